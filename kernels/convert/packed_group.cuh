@@ -55,26 +55,38 @@ struct PackedLane {
     return __hmul2(AsHalfs(small), AsHalfs(kTwoTo14));
   }
 
-  // Numbers of E4M3 of two columns; exact. Their bits are those of an fp16 that is 2^8 times
-  // smaller.
-  __device__ __half2 Numbers8(int step, int half) const {
+  // Numbers of E4M3 of two columns over 256; exact: their bits are those of such an fp16.
+  __device__ __half2 SmallNumbers(int step, int half) const {
     const uint32_t bytes = __byte_perm(words[step], 0, ByteSelector(half));
-    const uint32_t small = (bytes & kFp8Magnitudes) << 7 | (bytes & kFp8Signs) << 8;
-    return __hmul2(AsHalfs(small), AsHalfs(kTwoTo8));
+    return AsHalfs((bytes & kFp8Magnitudes) << 7 | (bytes & kFp8Signs) << 8);
   }
 
-  // The group's scale, of the types that have one, as fp16.
-  __device__ __half2 Scale() const {
-    return __float2half2_rn(__uint_as_float(kDType == DType::kFp8 ? head : head & ~kZeroMask));
+  // Codes of two columns less the zero point, over 256; exact.
+  __device__ __half2 SmallSteps(int step, int half, float zero) const {
+    constexpr float kBiasValue = 1024.0F;
+    if constexpr (CodeBits(kDType) == 8) {
+      const uint32_t biased = __byte_perm(words[step], kBias, ByteSelector(half));
+      return __hfma2(AsHalfs(biased), __float2half2_rn(PerScaleUp(1.0F)),
+                     __float2half2_rn(PerScaleUp(-kBiasValue - zero)));
+    }
+    const uint32_t bytes = __byte_perm(words[0], words[1], NibbleSelector(step));
+    const float of_code = half == 0 ? 1.0F : 1.0F / 16.0F;  // in the bytes
+    const uint32_t biased = (bytes & (half == 0 ? kLowNibbles : kHighNibbles)) | kBias;
+    return __hfma2(AsHalfs(biased), __float2half2_rn(PerScaleUp(of_code)),
+                   __float2half2_rn(PerScaleUp(-kBiasValue * of_code - zero)));
   }
 
-  // Weights of two columns in fp16, rounded once, where the scale is an fp16; of kMxfp4 they are
-  // exact.
+  // Weights of two columns in fp16: rounded once, and of kInt8, kInt4 and kFp8 so is 256 times the
+  // scale before; of kMxfp4 they are exact.
   __device__ uint32_t Weights(int step, int half) const {
-    if constexpr (kDType == DType::kFp8) return AsWord(__hmul2(Numbers8(step, half), Scale()));
+    if constexpr (kDType == DType::kFp8) {
+      const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head));
+      return AsWord(__hmul2(SmallNumbers(step, half), scale));
+    }
     if constexpr (kDType == DType::kInt8 || kDType == DType::kInt4) {
-      const __half2 zero = __float2half2_rn(static_cast<float>(head & kZeroMask));
-      return AsWord(__hmul2(__hsub2(Codes(step, half), zero), Scale()));
+      const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head & ~kZeroMask));
+      const auto zero = static_cast<float>(head & kZeroMask);
+      return AsWord(__hmul2(SmallSteps(step, half, zero), scale));
     }
     const __half2 minimum_and_step = AsHalfs(head);
     if constexpr (kDType == DType::kMxfp4) {

@@ -66,7 +66,12 @@ inline constexpr uint32_t kTwoTo14 = 0x74007400;  // 16384, 16384
 // Parts of two numbers of kFp8, each in the lower byte of a half.
 inline constexpr uint32_t kFp8Magnitudes = 0x007F007F;
 inline constexpr uint32_t kFp8Signs = 0x00800080;
-inline constexpr uint32_t kTwoTo8 = 0x5C005C00;  // 256, 256
+
+// Scales of published codes are taken times 256, which few fp16 are too small for, and what they
+// scale is divided by it: of kFp8 numbers that is what their bits are as fp16. Scales over 255 are
+// infinite then.
+inline constexpr float kScaleUp = 256.0F;
+constexpr float PerScaleUp(float code) { return code / kScaleUp; }
 
 // Byte selectors of prmt (__byte_perm). At 4 bits: byte {0, 2, 1, 3}[step] of a lane's first word
 // to the lower half, of its second word to the upper one; its low nibbles are the columns of half

@@ -46,6 +46,16 @@ float Fp8Number(int64_t code) {
   return code < 128 ? size : -size;
 }
 
+// True where a weight of the group may be no finite number.
+bool MayOverflow(const std::byte* group, DType dtype, const GroupHead& head) {
+  if (dtype == DType::kFp8) return !std::isfinite(kFp8Largest * head.step);
+  if (dtype != DType::kInt8 && dtype != DType::kInt4) return false;
+  uint32_t word = 0;
+  std::memcpy(&word, group, sizeof(word));
+  const auto most = static_cast<float>(MaxCode(dtype) - static_cast<int64_t>(word & kZeroMask));
+  return !std::isfinite(most * head.step);
+}
+
 bool HasFp8NaN(const std::byte* group) {
   return std::any_of(group + kGroupHeadBytes, group + GroupBytes(DType::kFp8), [](std::byte code) {
     return (std::to_integer<unsigned>(code) & kFp8NaN) == kFp8NaN;
@@ -72,7 +82,7 @@ int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype) {
     const std::byte* group = rows.data() + at;
     const GroupHead head = HeadOf(group, dtype);
     if (!std::isfinite(head.minimum) || !std::isfinite(head.step) ||
-        (dtype == DType::kFp8 && HasFp8NaN(group))) {
+        MayOverflow(group, dtype, head) || (dtype == DType::kFp8 && HasFp8NaN(group))) {
       return static_cast<int64_t>(at / bytes);
     }
   }

@@ -1,5 +1,5 @@
 // Matmul (kernels/matmul/matmul.h) on the GPU: y = act(x W^T + bias) * times + residual. Packed
-// weights (kQ8, kQ4, kMxfp4) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16
+// weights (IsQuantised) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16
 // bits go through cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums.
 // The rounding of x is the difference to the CPU's results: a relative error of 2^-11 (fp16) or
 // 2^-8 (bf16) in each factor, in sum about that times sqrt(sum (x w)^2). For each length of a row

@@ -1,8 +1,9 @@
-// Matmul of packed weights (kQ8, kQ4, kMxfp4; kernels/convert/quantise.h) on the GPU:
+// Matmul of packed weights (IsQuantised; kernels/convert/quantise.h) on the GPU:
 // y = act(x W^T + bias) * times + residual by tensor cores, from packed weights to registers with
 // no copy of the matrix in between. x is rounded to fp16, and a weight, minimum + code * step, is
-// rounded to fp16 once (of kMxfp4 it is exact): relative errors of 2^-11 in each factor, which add
-// up to that times sqrt(sum (x w)^2), about. Beyond 65504 both are infinite. Sums are fp32, in an
+// rounded to fp16 once (of kMxfp4 it is exact; of kInt8, kInt4 and kFp8 256 times the scale is
+// rounded before): relative errors of 2^-11 in each factor, which add up to that times
+// sqrt(sum (x w)^2), about. Beyond 65504 both are infinite. Sums are fp32, in an
 // order that depends on `in` only (packed_index.h): a row's and an output's bits are the same
 // whatever is computed beside them. Thread rule: one thread.
 #pragma once

@@ -85,9 +85,10 @@ ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows, ProductOve
 }
 
 const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weights) {
-  // Profiles of before there were numbers have the rates of codes of as many bits.
+  // Profiles of before there were numbers have rates of other types.
+  if (weights == DType::kFp8)
+    return rates.matmul_fp8.empty() ? rates.matmul_mxfp4 : rates.matmul_fp8;
   if (weights == DType::kMxfp4 && !rates.matmul_mxfp4.empty()) return rates.matmul_mxfp4;
-  if (weights == DType::kFp8 && !rates.matmul_fp8.empty()) return rates.matmul_fp8;
   return CodeBits(weights) == 8 ? rates.matmul_8bit : rates.matmul_4bit;
 }
 

@@ -32,6 +32,9 @@ struct CheckpointTensor {
   std::string_view coded = {};
   // Type in which ReadRows gives the same weights; nullopt: in none.
   std::optional<DType> held = std::nullopt;
+  // Of codes: why there is no such type ("has inputs in another order"); empty: there is one, or
+  // none is sought.
+  std::string_view why_decoded = {};
 };
 
 class Checkpoint {

@@ -29,6 +29,7 @@ int ReadBits(const JsonNode& node, std::string_view key) {
 Quantisation ReadGptq(const JsonNode& node) {
   Quantisation codes = {.method = CodeMethod::kGptq, .bits = ReadBits(node, "bits")};
   codes.group_size = node.Integer("group_size", kGroups, -1);
+  codes.reorders = node.Boolean("desc_act", false);
   const std::string format = node.Text("checkpoint_format", "gptq");
   if (format != "gptq" && format != "gptq_v2")
     RefuseSetting(node, "checkpoint_format", format, "are gptq and gptq_v2");
@@ -123,6 +124,7 @@ std::optional<DType> HeldCodes(const Quantisation& codes) {
     case CodeMethod::kPacked:
       break;
   }
+  if (codes.reorders) return std::nullopt;
   if (codes.group_size > 0 && codes.group_size % kGroupWeights != 0) return std::nullopt;
   return codes.bits == 8 ? DType::kInt8 : DType::kInt4;
 }

@@ -26,8 +26,9 @@ struct Quantisation {
   int64_t group_size = -1;  // inputs that share a scale; -1: all of a row
   int64_t block_rows = 0;   // kScaled: of a block; 0: as the scales' shape says
   int64_t block_cols = 0;
-  int zero_added = 0;   // to a published zero point
-  bool is_fp8 = false;  // kScaled
+  int zero_added = 0;     // to a published zero point
+  bool is_fp8 = false;    // kScaled
+  bool reorders = false;  // kGptq: inputs may be in another order than their groups
 
   bool operator==(const Quantisation&) const = default;
 };

@@ -137,7 +137,9 @@ class Entries {
     entry.tensor.dtype = DType::kF32;
     entry.tensor.shape = entry.matrix->shape();
     entry.tensor.bytes = entry.matrix->rows() * entry.matrix->cols() * DTypeBytes(DType::kF32);
-    entry.tensor.held = entry.matrix->held();
+    const CodedMatrix::Holding holding = entry.matrix->holding();
+    entry.tensor.held = holding.dtype;
+    entry.tensor.why_decoded = holding.obstacle;
     entry.tensor.coded = codes_.method == CodeMethod::kMxfp4 ? "MXFP4" : codes.coded;
     found_.push_back(std::move(entry));
   }

@@ -66,6 +66,29 @@ class PackedCodes {
 
   static int64_t CodesAWord(int bits) { return 32 / bits; }
 
+  // Fills `codes` with a line's codes, from its first place of those that are there on. Requires:
+  // the places begin with a word.
+  void FillLine(int64_t line, std::span<uint8_t> codes) const {
+    const bool first = along_ == PackedAlong::kFirst;
+    const int64_t at = line - lines_.first;
+    const uint32_t* word = words_.data() + (first ? at : at * num_words_);
+    const int64_t step = first ? lines_.count : 1;
+    bits_ == 8 ? Unpack<8>(word, step, codes) : Unpack<4>(word, step, codes);
+  }
+
+  // Fills `codes` with the codes at one place of each line.
+  void FillPlace(int64_t place, std::span<uint8_t> codes) const {
+    const bool first = along_ == PackedAlong::kFirst;
+    const int64_t column = place / CodesAWord(bits_) - first_word_;
+    const uint32_t* word = words_.data() + (first ? column * lines_.count : column);
+    const auto shift = static_cast<int>(place % CodesAWord(bits_)) * bits_;
+    const uint32_t mask = (uint32_t{1} << bits_) - 1;
+    for (uint8_t& code : codes) {
+      code = static_cast<uint8_t>(*word >> shift & mask);
+      word += first ? 1 : num_words_;
+    }
+  }
+
   // The code at a place of a line, both as the tensor counts them, and so much more than it, of the
   // same bits.
   int At(int64_t line, int64_t place, uint32_t more = 0) const {
@@ -78,6 +101,17 @@ class PackedCodes {
   }
 
  private:
+  // Words `step` apart.
+  template <int kBits>
+  static void Unpack(const uint32_t* word, int64_t step, std::span<uint8_t> codes) {
+    constexpr std::size_t kAWord = 32 / kBits;
+    constexpr uint32_t kMask = (1U << kBits) - 1;
+    for (std::size_t at = 0; at < codes.size(); at += kAWord, word += step) {
+      for (std::size_t i = 0; i < std::min(kAWord, codes.size() - at); ++i)
+        codes[at + i] = static_cast<uint8_t>(*word >> (i * kBits) & kMask);
+    }
+  }
+
   int bits_;
   PackedAlong along_;
   Run lines_;
@@ -109,6 +143,9 @@ class GroupWriter {
 uint32_t HeadOf(float scale, int zero) {
   return std::bit_cast<uint32_t>(scale) | static_cast<uint32_t>(zero);
 }
+
+constexpr std::string_view kWideScales = "has integers with scales of 32 bits";
+constexpr std::string_view kSmallGroups = "has a scale for fewer weights than 64";
 
 // True where each 64 weights of a row, the unit of what is held, share a scale.
 bool FillsGroups(int64_t neighbours, int64_t cols) {
@@ -174,10 +211,11 @@ class GroupedMatrix : public CodedMatrix {
     }
   }
 
-  std::optional<DType> held() const override {
-    const bool narrow = TensorAt(checkpoint_, parts_.scales).dtype != DType::kF32;
-    if (!narrow || !FillsGroups(group_size_, cols()) || !IsInOrder()) return std::nullopt;
-    return codes_.bits == 8 ? DType::kInt8 : DType::kInt4;
+  Holding holding() const override {
+    if (TensorAt(checkpoint_, parts_.scales).dtype == DType::kF32) return {{}, kWideScales};
+    if (!FillsGroups(group_size_, cols())) return {{}, kSmallGroups};
+    if (!IsInOrder()) return {{}, "has inputs in another order than their groups (desc_act)"};
+    return {codes_.bits == 8 ? DType::kInt8 : DType::kInt4};
   }
 
   void ReadRows(int64_t first_row, std::span<std::byte> out) const override {
@@ -190,17 +228,17 @@ class GroupedMatrix : public CodedMatrix {
                             layout_.packs_rows ? all_cols : rows,
                             layout_.packs_rows ? rows : all_cols);
     GroupWriter writer(dtype, out);
-    std::array<uint8_t, kGroupWeights> group;
+    std::vector<uint8_t> of_row(static_cast<std::size_t>(cols()));
     for (int64_t row = 0; row < rows.count; ++row) {
+      layout_.packs_rows ? codes.FillPlace(PlaceOf(rows.first + row), of_row)
+                         : codes.FillLine(rows.first + row, of_row);
       for (int64_t col = 0; col < cols(); col += kGroupWeights) {
-        const auto count = static_cast<std::size_t>(std::min(kGroupWeights, cols() - col));
-        for (std::size_t i = 0; i < count; ++i)
-          group[i] =
-              static_cast<uint8_t>(CodeAt(codes, rows.first + row, col + static_cast<int64_t>(i)));
         const int64_t of = col / group_size_;
         const int zero = zeros[static_cast<std::size_t>(of * rows.count + row)];
         writer.Add(HeadOf(scales[ScaleAt(of, row, rows.count)], zero),
-                   std::span(group).first(count));
+                   std::span(of_row).subspan(
+                       static_cast<std::size_t>(col),
+                       static_cast<std::size_t>(std::min(kGroupWeights, cols() - col))));
       }
     }
   }
@@ -330,11 +368,11 @@ class ScaledMatrix : public CodedMatrix {
     }
   }
 
-  std::optional<DType> held() const override {
-    if (!FillsGroups(block_.num_cols, cols())) return std::nullopt;
-    if (is_fp8_) return DType::kFp8;
-    const bool narrow = TensorAt(checkpoint_, parts_.scales).dtype != DType::kF32;
-    return narrow ? std::optional(DType::kInt8) : std::nullopt;
+  Holding holding() const override {
+    if (!FillsGroups(block_.num_cols, cols())) return {{}, kSmallGroups};
+    if (is_fp8_) return {DType::kFp8};
+    if (TensorAt(checkpoint_, parts_.scales).dtype == DType::kF32) return {{}, kWideScales};
+    return {DType::kInt8};
   }
 
   void ReadRows(int64_t first_row, std::span<std::byte> out) const override {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/checkpoint/checkpoint.h"
@@ -41,10 +42,14 @@ class CodedMatrix {
   // that is not there.
   virtual void Decode(const ElementBox& box, std::span<float> out) const = 0;
 
-  // Type that holds the codes as they are; nullopt: none does.
-  virtual std::optional<DType> held() const { return std::nullopt; }
+  // Type that holds the codes as they are; nullopt: none does, and why.
+  struct Holding {
+    std::optional<DType> dtype;
+    std::string_view obstacle = {};  // CheckpointTensor::why_decoded
+  };
+  virtual Holding holding() const { return {}; }
 
-  // Fills `out` with rows in that type. Requires: held(). Throws: as Decode.
+  // Fills `out` with rows in that type. Requires: there is one. Throws: as Decode.
   virtual void ReadRows(int64_t first_row, std::span<std::byte> out) const;
 
  protected:

@@ -93,7 +93,8 @@ std::string PolicyJson(const KvPolicy& kv, KvBits bits, const std::vector<std::s
                            {"sources", sources}});
 }
 
-std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources) {
+std::string PolicyJson(const Policy& policy, const ModelShape& shape,
+                       const std::vector<std::string>& sources) {
   Json json;
   json["version"] = kPolicyVersion;
   json["weight_frac"] = PerTierJson(policy.weight_frac);
@@ -103,7 +104,8 @@ std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sou
   json["num_gpu_batches"] = policy.num_gpu_batches;
   json["cpu_attention"] = policy.cpu_attention;
   json["prefill_chunk"] = policy.prefill_chunk;
-  json["weight_bits"] = policy.weight_bits;
+  if (policy.weight_bits != 16 || !HoldsPublishedCodes(shape))
+    json["weight_bits"] = policy.weight_bits;
   json["kv_dtype"] = DTypeName(policy.kv_dtype);
   json["kv_bits"] = KvBitsJson(policy.kv_bits);
   json["kv"] = KvPolicyJson(policy.kv);

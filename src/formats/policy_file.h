@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policies/search/given_policy.h"
+#include "spillway/model.h"
 
 namespace spillway {
 
@@ -26,7 +27,9 @@ inline constexpr int kPolicyVersion = 1;
 GivenPolicy ReadPolicy(const std::filesystem::path& file);
 
 // Text that ReadPolicy takes; every number comes back as it was. `sources` say where it comes from.
-std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources = {});
+// A model that is held in published codes has no weight_bits there: given, they decode it.
+std::string PolicyJson(const Policy& policy, const ModelShape& shape,
+                       const std::vector<std::string>& sources = {});
 
 // A file that states a KV policy and its bits only.
 std::string PolicyJson(const KvPolicy& kv, KvBits bits, const std::vector<std::string>& sources);

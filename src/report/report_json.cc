@@ -167,6 +167,7 @@ Json PredictionErrorJson(const std::optional<Prediction>& predicted, const Trace
 Json ModelJson(const Plan& plan) {
   return {{"name", plan.shape.name},
           {"num_parameters", Parameters(plan)},
+          {"weights", HeldTypesText(plan.shape)},
           {"weight_bytes", plan.WeightBytes()}};
 }
 

@@ -187,7 +187,7 @@ OpenedModel OpenModel(const ModelChoice& choice) {
   if (model.store.empty()) {
     if (model.checkpoint != nullptr) {
       shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
-      shape.layer_codes = HeldLayerCodes(shape, *model.checkpoint);
+      shape.layer_codes = FindLayerCodes(shape, *model.checkpoint).held;
     }
     // Codes have other NaNs, or none.
     if (choice.decodes || choice.nonfinite == NonFiniteWeights::kAllow) DropPublishedCodes(shape);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -71,9 +72,13 @@ std::string DescribeTensors(const Checkpoint& checkpoint) {
     bytes += tensor.bytes;
     coded |= !tensor.coded.empty();
   }
+  if (coded) {  // tensors have the size of their values
+    bytes = 0;
+    checkpoint.VisitFiles([&](const ModelFile& file) { bytes += file.size(); });
+  }
   return fmt::format("format      {}\ntensors     {} ({})\nbytes       {}{}\n", checkpoint.format(),
                      checkpoint.tensors().size(), CountsOfTypes(checkpoint.tensors()),
-                     ExactSizeText(bytes), coded ? ", codes decoded" : "");
+                     ExactSizeText(bytes), coded ? " in files" : "");
 }
 
 // Parts of attention that not every model has; empty where it has none of them.
@@ -131,9 +136,12 @@ std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
   try {
     ModelShape shape = read_shape();
     shape.experts.mxfp4 |= HasMxfp4Experts(checkpoint);  // a store's says it itself
-    if (!shape.layer_codes) shape.layer_codes = HeldLayerCodes(shape, checkpoint);
+    const LayerCodes codes = FindLayerCodes(shape, checkpoint);
+    if (!shape.layer_codes) shape.layer_codes = codes.held;
     const Model model = MakeModel(std::move(shape));
     text = DescribeShape(model);
+    if (!codes.obstacle.empty())
+      text += fmt::format("codes       decoded to 16 bits: {}\n", codes.obstacle);
     const WeightMap map = ResolveWeights(model, checkpoint);
     text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",
                         map.surplus.size());
@@ -175,15 +183,21 @@ std::string DescribeGguf(const std::filesystem::path& path) {
 
 std::string DescribeCheckpoint(const std::filesystem::path& folder) {
   std::unique_ptr<Checkpoint> checkpoint = OpenCheckpoint(folder);
-  std::optional<ModelShape> shape;
+  ModelShape shape;
+  std::exception_ptr unread;  // what is described says why
   try {
     ModelConfig config = ReadModelConfig(folder);
     if (config.quantisation)
       checkpoint = DecodeCheckpoint(std::move(checkpoint), *config.quantisation);
     shape = std::move(config.shape);
-  } catch (const Error&) {  // which reading the shape again tells of
+  } catch (const Error&) {
+    unread = std::current_exception();
+    checkpoint = OpenCheckpoint(folder);
   }
-  return Describe(*checkpoint, [&] { return shape ? *shape : ReadModelShape(folder); });
+  return Describe(*checkpoint, [&] {
+    if (unread) std::rethrow_exception(unread);
+    return shape;
+  });
 }
 
 std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape) {

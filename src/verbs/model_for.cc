@@ -28,8 +28,7 @@ OpenedModel ModelFor(const Config& config) {
   choice.tokenizer = config.tokenizer;
   choice.dummy_weights = config.dummy_weights;
   choice.weight_bits = config.weight_bits;
-  // Every policy file of a search states 16 bits, of models with codes too.
-  choice.decodes = config.stated.contains("weight-bits") || config.weight_bits.value_or(16) != 16;
+  choice.decodes = config.weight_bits.has_value();
   if (config.allow_nonfinite_weights) choice.nonfinite = NonFiniteWeights::kAllow;
   choice.seed = config.seed;
   choice.use = UseOf(config.verb);

@@ -156,7 +156,8 @@ class SearchStages final : public Stages {
   int Report(const Setting& setting, const PlannedRun& planned,
              const std::optional<Trace>& /*trace*/) override {
     const Candidate& best = result_.best.front();
-    output_.Write(PolicyJson(best.policy, {SourceOf(setting, planned.work, best)}));
+    output_.Write(
+        PolicyJson(best.policy, setting.model.shape, {SourceOf(setting, planned.work, best)}));
     report_.Write(PlanJson(planned.plan, judged_, best.prediction, std::nullopt));
     PrintTo(TerminalOf(setting.config), CandidateTable(result_) + floor_ + GainLines(best));
     return 0;

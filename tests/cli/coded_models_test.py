@@ -6,6 +6,7 @@
 import json
 import pathlib
 import shutil
+import struct
 import sys
 import unittest
 
@@ -20,18 +21,28 @@ MXFP4_MODEL = MODEL.parent / "gptoss-mxfp4"
 
 
 class CodedTest(harness.FolderTest):
-    def make(self, form):
+    def make(self, form, model=MODEL):
         """The folder of codes, and that of their values."""
-        config = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))
-        folders = [self.folder / f"{form}-{kind}" for kind in ("coded", "plain")]
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+        folders = [self.folder / f"{model.name}-{form}-{kind}" for kind in ("coded", "plain")]
         for folder in folders:
             folder.mkdir()
-            for file in MODEL.glob("*.json"):
+            for file in model.glob("*.json"):
                 if not file.name.endswith("index.json"):
                     shutil.copy(file, folder)
-            shutil.copy(MODEL / "merges.txt", folder)
-        coded_models.make(gguf_writer.read_tensors(MODEL), config, form, *folders)
+            shutil.copy(model / "merges.txt", folder)
+        coded_models.make(gguf_writer.read_tensors(model), config, form, *folders)
         return folders
+
+    def change_tensor(self, folder, name, data):
+        changed = coded_models.Folder(json.loads((folder / "config.json").read_text()))
+        changed.tensors = gguf_writer.read_tensors(folder)
+        kind, shape, _ = changed.tensors[name]
+        changed.tensors[name] = (kind, shape, data)
+        changed.write(folder)
+
+    def inspect(self, model):
+        return harness.run(self.binary, ["inspect", model]).stdout.decode()
 
     def answers(self, model, *flags, env=None):
         lines = [{"prompt": list(range(5, 40)), "max_tokens": 8, "logprobs": 1}]
@@ -70,9 +81,23 @@ class Answers(CodedTest):
 
     def test_inspect_names_the_codes(self):
         coded, _ = self.make("awq")
-        text = harness.run(self.binary, ["inspect", coded]).stdout.decode()
+        text = self.inspect(coded)
         self.assertIn(" I32", text)
         self.assertIn("every tensor of the model is there", text)
+        size = (coded / "model.safetensors").stat().st_size
+        self.assertIn(f"({size} bytes) in files", text)
+
+    def test_inspect_says_why_codes_are_decoded(self):
+        for form, why in (("awq", "has a scale for fewer weights than 64"), ("gptq-8-ordered", "has a scale for fewer weights than 64"),
+                          ("int8-rows", "has integers with scales of 32 bits")):
+            coded, _ = self.make(form)
+            self.assertIn(f"codes       decoded to 16 bits: \"model.layers.0.mlp.down_proj.weight\" {why}", self.inspect(coded))
+        coded, _ = self.make("gptq-4-wide")
+        name = "model.layers.1.self_attn.o_proj.g_idx"
+        self.change_tensor(coded, name, struct.pack("<128i", 1, *(col // 64 for col in range(1, 128))))
+        self.assertIn('"model.layers.1.self_attn.o_proj.weight" has inputs in another order', self.inspect(coded))
+        self.change_tensor(coded, name, struct.pack("<128i", *([7] * 128)))
+        self.assertIn("not usable", self.inspect(coded))
 
 
 class Held(CodedTest):
@@ -90,6 +115,24 @@ class Held(CodedTest):
             with self.subTest(form=form):
                 coded, plain = self.make(form)
                 self.same_within(self.answers(coded), self.answers(plain), 0.002)
+
+    def test_other_families_too(self):
+        """Experts, and matrices that are rows of a published one. Values of some are held in bf16."""
+        for name in ("phi3-partial", "qwen3moe-plain", "qwen2moe-plain"):
+            for form in ("gptq-4-wide", "awq-wide", "fp8-wide"):
+                with self.subTest(name=name, form=form):
+                    coded, plain = self.make(form, MODEL.parent / name)
+                    self.assertIn(f"layers in {coded_models.HELD[form]}", self.inspect(coded))
+                    self.same_within(self.answers(coded), self.answers(plain), 0.03)
+
+    def test_a_policy_of_a_search_keeps_them_unless_16_bits_were_asked_for(self):
+        coded, _ = self.make("gptq-4-wide")
+        policy = self.folder / "policy.json"
+        words = ["search", "--model", coded, "--machine", "t4", "--prompt-len", 8, "--gen-len", 8, "--output", policy, "--quiet"]
+        for flags, weights in (([], "fp16, layers in int4"), (["--weight-bits", 16], "fp16")):
+            found = harness.run(self.binary, [*words, *flags])
+            self.assertEqual(found.status, 0, found.stderr.decode())
+            self.assertEqual(self.report("plan", coded, "--machine", "t4", "--policy", policy)["weights"], weights)
 
     def test_placements_give_the_same(self):
         for form in coded_models.HELD:
@@ -126,6 +169,7 @@ class Held(CodedTest):
             with self.subTest(form=form):
                 coded, plain = self.make(form)
                 held, values = self.report("plan", coded), self.report("plan", plain)
+                self.assertEqual(held["weights"], f"fp16, layers in {kind}")
                 group = 36 if kind == "int4" else 68
                 codes = (128 + 32 + 32 + 96 + 96 + 2 * 64 + 2 * 64) * group
                 weights = 2 * ((128 + 32 + 32 + 96 + 96) * 64 + 64 * (128 + 96))
@@ -135,12 +179,8 @@ class Held(CodedTest):
 
     def test_numbers_that_are_none_are_refused_or_kept(self):
         coded, _ = self.make("fp8-wide")
-        tensors = gguf_writer.read_tensors(coded)
         name = "model.layers.1.mlp.up_proj.weight"
-        kind, shape, data = tensors[name]
-        folder = coded_models.Folder(json.loads((coded / "config.json").read_text()))
-        folder.tensors = tensors | {name: (kind, shape, b"\x7f" + data[1:])}
-        folder.write(coded)
+        self.change_tensor(coded, name, b"\x7f" + gguf_writer.read_tensors(coded)[name][2][1:])
         source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": [5, 6, 7], "max_tokens": 2}])
         words = ["generate", "--model", coded, "--input", source, "--output", "-", "--quiet"]
         refused = harness.run(self.binary, words)

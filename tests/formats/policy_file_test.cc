@@ -52,19 +52,30 @@ void ExpectSame(const GivenPolicy& a, const Policy& b) {
 
 TEST(PolicyFile, ComesBackAsItWas) {
   Policy policy = FullPolicy();
-  ExpectSame(FromText(PolicyJson(policy, {"a test"})), policy);
+  ExpectSame(FromText(PolicyJson(policy, ModelShape(), {"a test"})), policy);
   policy.kv.kind = KvPolicyKind::kH2o;
   policy.kv.budget = {{0.2, 0}, {}, TokenAmount{0.0, 64}};
-  ExpectSame(FromText(PolicyJson(policy)), policy);
+  ExpectSame(FromText(PolicyJson(policy, ModelShape())), policy);
   policy.kv.kind = KvPolicyKind::kWindow;
   policy.kv_dtype = DType::kF16;
   policy.kv_bits = 4;
-  ExpectSame(FromText(PolicyJson(policy)), policy);
+  ExpectSame(FromText(PolicyJson(policy, ModelShape())), policy);
   policy.kv_bits = {8, 4};
   policy.kv.num_sinks = 4;
   policy.kv.budget = {};
   policy.kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{}, TokenAmount{0.0, 7}, TokenAmount{0.3, 0}}};
-  ExpectSame(FromText(PolicyJson(policy)), policy);
+  ExpectSame(FromText(PolicyJson(policy, ModelShape())), policy);
+}
+
+// Given, they would decode the codes.
+TEST(PolicyFile, WeightsInPublishedCodesHaveNoBits) {
+  ModelShape shape;
+  shape.layer_codes = DType::kInt4;
+  Policy policy = FullPolicy();
+  policy.weight_bits = 16;
+  EXPECT_FALSE(FromText(PolicyJson(policy, shape)).weight_bits);
+  policy.weight_bits = 8;
+  EXPECT_EQ(FromText(PolicyJson(policy, shape)).weight_bits, 8);
 }
 
 TEST(PolicyFile, BudgetsPerHeadComeBackAsTheyWere) {
@@ -88,7 +99,7 @@ TEST(PolicyFile, StatesWhatItStates) {
 
 // Returns what is wrong with a file after one change.
 std::string Fault(const std::string& pointer, const json& value) {
-  json document = json::parse(PolicyJson(FullPolicy()));
+  json document = json::parse(PolicyJson(FullPolicy(), ModelShape()));
   document[json::json_pointer(pointer)] = value;
   try {
     FromText(document.dump());

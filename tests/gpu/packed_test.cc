@@ -17,7 +17,8 @@
 namespace spillway::kernels {
 namespace {
 
-// Makes scales of more than 16 bits an fp16, as published ones are: a GPU multiplies by that.
+// Makes 256 times a scale of more than 16 bits an fp16, as of published ones: a GPU multiplies by
+// that.
 void RoundScales(DType dtype, std::span<std::byte> groups) {
   if (dtype != DType::kInt8 && dtype != DType::kInt4 && dtype != DType::kFp8) return;
   const uint32_t beside = dtype == DType::kFp8 ? 0 : kZeroMask;
@@ -25,15 +26,16 @@ void RoundScales(DType dtype, std::span<std::byte> groups) {
        group += GroupBytes(dtype)) {
     uint32_t head = 0;
     std::memcpy(&head, group, sizeof(head));
-    const float scale = HalfToFloat(FloatToHalf(std::bit_cast<float>(head & ~beside)));
+    const float scale =
+        HalfToFloat(FloatToHalf(256.0F * std::bit_cast<float>(head & ~beside))) / 256.0F;
     head = std::bit_cast<uint32_t>(scale) | (head & beside);
     std::memcpy(group, &head, sizeof(head));
   }
 }
 
 // Row after row, `rows` of `cols` weights.
-std::vector<std::byte> PackedWeights(int64_t rows, int64_t cols, DType dtype) {
-  AlignedBytes halfs = RandomWeights(rows * cols, DType::kF16, 6);
+std::vector<std::byte> PackedWeights(int64_t rows, int64_t cols, DType dtype, float scale = 0.05F) {
+  AlignedBytes halfs = RandomWeights(rows * cols, DType::kF16, 6, scale);
   const int64_t row_bytes = RowBytes(dtype, cols);
   std::vector<std::byte> packed(static_cast<size_t>(rows * row_bytes));
   for (int64_t row = 0; row < rows; ++row) {
@@ -52,6 +54,7 @@ struct Product {
   Activation activation;
   bool adds;  // to y itself
   bool multiplies = false;
+  float weight_scale = 0.05F;
 };
 
 class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
@@ -65,7 +68,7 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
   static int64_t TimesStride(const Product& p) { return p.out + 3; }
   // A row's data is the same whatever the number of rows.
   static Data Make(const Product& p, int64_t rows) {
-    return {PackedWeights(p.out, p.in, p.dtype), RandomFloats(rows * p.in, 7),
+    return {PackedWeights(p.out, p.in, p.dtype, p.weight_scale), RandomFloats(rows * p.in, 7),
             RandomFloats(p.out, 8), RandomFloats(rows * p.out, 9),
             RandomFloats(rows * TimesStride(p), 10, 0.25F)};
   }
@@ -180,6 +183,25 @@ TEST_P(PackedTest, TimesInPlace) {
                 apart[static_cast<size_t>(at)])
           << at << " of " << rows << " rows";
     }
+  }
+}
+
+// Steps and scales of these are less than fp16 has in full.
+TEST_P(PackedTest, SmallWeightsKeepTheirPrecision) {
+  Product p = {512, 32, dtype(), Activation::kNone, false};
+  p.weight_scale = 3e-4F;
+  for (const int64_t rows : {3, 40}) {
+    const std::vector<float> expected = Expected(p, rows);
+    const std::vector<float> y = Run(p, rows, {p.out});
+    const std::vector<float> bias = Make(p, rows).bias;
+    double error = 0.0;
+    double size = 0.0;
+    for (size_t at = 0; at < y.size(); ++at) {
+      const double product = expected[at] - bias[at % static_cast<size_t>(p.out)];
+      error += std::pow(y[at] - expected[at], 2.0);
+      size += product * product;
+    }
+    EXPECT_LT(std::sqrt(error / size), 1e-3) << rows << " rows";
   }
 }
 
