@@ -62,9 +62,10 @@ void LoadGroup(const std::byte* group, Simd::F (&out)[kGroupVectors]) {
   if constexpr (kType == DType::kFp8) {
     float scale;
     __builtin_memcpy(&scale, group, sizeof(scale));
+    const Simd::F scale_256 = Simd::Set(scale * 256.0F);  // a float where all weights are
 #pragma GCC unroll 16
     for (int i = 0; i < kGroupVectors; ++i)
-      out[i] = Simd::Mul(Simd::LoadFp8(codes + i * Simd::kLanes), Simd::Set(scale));
+      out[i] = Simd::Mul(Simd::LoadFp8(codes + i * Simd::kLanes), scale_256);
     return;
   }
   const auto [minimum, step] = LoadHead<kType>(group);
