@@ -68,20 +68,27 @@ std::string SecondsText(double seconds) {
   return seconds < 10.0 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.1f}", seconds);
 }
 
-std::string CandidateLine(const Candidate& candidate) {
+std::string CandidateLine(const Candidate& candidate, const std::string& storage) {
   const Policy& policy = candidate.policy;
   const Prediction& predicted = candidate.prediction;
   return fmt::format("{:>9.2f}{:>10}{:>10}{:>6}{:>5}  {:<4}{:<22}{}{}\n",
                      predicted.generated_tokens_per_s, SecondsText(predicted.prefill_s),
                      SecondsText(predicted.decode_s), policy.gpu_batch_size, policy.num_gpu_batches,
-                     policy.cpu_attention ? "cpu" : "-", Percents(policy),
-                     StorageText(candidate.storage), candidate.bound_by);
+                     policy.cpu_attention ? "cpu" : "-", Percents(policy), storage,
+                     candidate.bound_by);
 }
 
 std::string CandidateTable(const SearchResult& result) {
   std::string text =
       "   tok/s  prefill_s  decode_s  rows  x N  att W K A on gpu/cpu %       bound by\n";
-  for (const Candidate& candidate : result.best) text += CandidateLine(candidate);
+  const bool calibrated = std::ranges::any_of(result.best, [](const Candidate& candidate) {
+    return candidate.storage.calibrated != nullptr;
+  });
+  for (const Candidate& candidate : result.best) {
+    const bool is_full = calibrated && candidate.storage.calibrated == nullptr;
+    text += CandidateLine(candidate,
+                          StorageText(candidate.storage) + (is_full ? "full KV of 16 bits, " : ""));
+  }
   return text;
 }
 

@@ -228,6 +228,9 @@ class Calibrate(harness.VerbTest):
             self.run_verb("plan", "--model", SMALL_MODEL, "--machine", t4, "--policy", "p.json", "--prompt-len", 64, "--gen-len", 32)
             chosen[loss] = (policy["kv_bits"], policy["kv"], done.stdout.decode())
         self.assertEqual(chosen["0%"][:2], (16, {"policy": "full"}))
+        self.assertNotIn("full KV", chosen["0%"][2])  # nothing else is within the bound
+        for line in chosen["900%"][2].splitlines()[1:11]:
+            self.assertEqual(line.count("KV of "), 1, line)
         known = [(setting["kv_bits"], setting["kv"]) for setting in found["tried"]]
         self.assertIn(chosen["900%"][:2], known)
         self.assertIn("--max-loss 0% costs", chosen["0%"][2])
