@@ -52,10 +52,13 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::filesystem::path& folder, in
   if (has("tokenizer.model")) {
     return OpenSentencePiece(folder / "tokenizer.model", ReadFolderSettings(folder), vocab_rows);
   }
-  throw Error(ErrorCode::kModelMissing, fmt::format("{}: has no tokenizer.json, no vocab.json with "
-                                                    "merges.txt and no tokenizer.model; put the "
-                                                    "model's tokenizer files beside config.json",
-                                                    Printable(folder.string())));
+  throw Error(
+      ErrorCode::kModelMissing,
+      fmt::format(
+          "{}: has no tokenizer.json, no vocab.json with merges.txt and no tokenizer.model; "
+          "put the model's beside config.json, give --tokenizer DIR, or --tokenizer none for "
+          "prompts of token_ids",
+          Printable(folder.string())));
 }
 
 }  // namespace spillway

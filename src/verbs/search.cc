@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -123,6 +124,32 @@ std::string GainLines(const Candidate& best) {
   return text.empty() ? text : "at the best one's block shape, by its linear program:\n" + text;
 }
 
+// "18 % gpu, 73 % cpu, 9 % disk"; tiers without a share are left out.
+std::string PlacesText(const PerTier<double>& shares) {
+  std::string text;
+  for (const Tier tier : kAllTiers) {
+    if (shares[tier] < 0.005) continue;
+    text +=
+        fmt::format("{}{} % {}", text.empty() ? "" : ", ", Percent(shares[tier]), TierName(tier));
+  }
+  return text;
+}
+
+// The best policy in words.
+std::string WinnerLines(const Candidate& best, const std::filesystem::path& output) {
+  const Policy& policy = best.policy;
+  const int64_t rows = policy.gpu_batch_size * policy.num_gpu_batches;
+  std::string text = fmt::format(
+      "the first line's policy{}: weights are read once for {} rows ({} batches of {}), and lie "
+      "{}; "
+      "KV {}; activations {}{}\n",
+      output.empty() ? " (keep it with --output)" : " is in " + Printable(output.string(), 160),
+      rows, policy.num_gpu_batches, policy.gpu_batch_size, PlacesText(policy.weight_frac),
+      PlacesText(policy.kv_frac), PlacesText(policy.activation_frac),
+      policy.cpu_attention ? "; the CPU attends to KV outside the GPU" : "");
+  return text;
+}
+
 std::string SourceOf(const Setting& setting, const Workload& work, const Candidate& best) {
   return fmt::format(
       "spillway search: {} on {}; prompts of up to {} tokens, {} new; predicted "
@@ -166,7 +193,8 @@ class SearchStages final : public Stages {
     output_.Write(
         PolicyJson(best.policy, setting.model.shape, {SourceOf(setting, planned.work, best)}));
     report_.Write(PlanJson(planned.plan, judged_, best.prediction, std::nullopt));
-    PrintTo(TerminalOf(setting.config), CandidateTable(result_) + floor_ + GainLines(best));
+    PrintTo(TerminalOf(setting.config), CandidateTable(result_) + floor_ + GainLines(best) +
+                                            WinnerLines(best, setting.config.output));
     return 0;
   }
 

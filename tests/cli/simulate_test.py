@@ -84,6 +84,7 @@ class Search(PlanningTest):
         text = self.run_verb("search", *OPT_30B).stdout.decode()
         self.assertEqual(len(text.split("at the best one's")[0].splitlines()), 11)
         self.assertIn("one more GiB of gpu", text)
+        self.assertRegex(text.splitlines()[-1], r"^the first line's policy \(keep it with --output\): weights are read once for \d+ rows ")
         by_link = self.run_verb("search", *OPT_30B, "--no-cpu-attention").stdout.decode()
         self.assertIn("one more GB/s of cpu_to_gpu", by_link)
 
