@@ -27,9 +27,12 @@ def read_report(path):
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         policy, found = document["policy"], document["calibration"]
-        everything = [[1.0] * len(heads) for heads in found["alone_divergence"]]  # of the full cache
-        return (f"{document['model']['name']}, KV of {text_of(policy['kv_bits'])} bits", policy["kv"].get("head_budgets", everything),
-                found)
+        kv = policy["kv"]
+        if kv["policy"] == "full":
+            shares = [[1.0] * len(heads) for heads in found["alone_divergence"]]
+        else:
+            shares = kv["head_budgets"]
+        return f"{document['model']['name']}, KV of {text_of(policy['kv_bits'])} bits", shares, found
     except OSError as error:
         fail(f"{path}: {error.strerror}")
     except (KeyError, TypeError, ValueError):

@@ -48,6 +48,14 @@ class PlotCalibration(unittest.TestCase):
             self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
         self.assertGreater(sizes[1][4:], sizes[0][4:])  # a second panel
 
+    def test_draws_a_full_cache(self):
+        full = report([losses(0.4, 0.01)])
+        full["policy"]["kv"] = {"policy": "full"}
+        full["calibration"]["alone_divergence"] = [[0.1, 0.2], [0.3, 0.1]]
+        self.file.write_text(json.dumps(full))
+        done = self.run_script()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_refuses_other_files(self):
         self.file.write_text(json.dumps({"model": {"name": "m"}, "policy": {"kv": {"policy": "h2o"}}, "calibration": {}}))
         self.assertIn("no report of spillway calibrate with budgets per KV head", self.run_script().stderr)
