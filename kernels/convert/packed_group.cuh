@@ -33,17 +33,20 @@ struct PackedLane {
     }
   }
 
-  // The codes of two columns; exact.
-  __device__ __half2 Codes(int step, int half) const {
+  // The codes of two columns above kBias, those of the high nibbles times 16.
+  __device__ __half2 Biased(int step, int half) const {
     if constexpr (CodeBits(kDType) == 8) {
-      const uint32_t biased = __byte_perm(words[step], kBias, ByteSelector(half));
-      return __hsub2(AsHalfs(biased), AsHalfs(kBias));
+      return AsHalfs(__byte_perm(words[step], kBias, ByteSelector(half)));
     } else {
       const uint32_t bytes = __byte_perm(words[0], words[1], NibbleSelector(step));
-      if (half == 0) return __hsub2(AsHalfs((bytes & kLowNibbles) | kBias), AsHalfs(kBias));
-      return __hfma2(AsHalfs((bytes & kHighNibbles) | kBias), AsHalfs(kSixteenth),
-                     AsHalfs(kMinus64));
+      return AsHalfs((bytes & (half == 0 ? kLowNibbles : kHighNibbles)) | kBias);
     }
+  }
+
+  // The codes of two columns; exact.
+  __device__ __half2 Codes(int step, int half) const {
+    if (CodeBits(kDType) == 8 || half == 0) return __hsub2(Biased(step, half), AsHalfs(kBias));
+    return __hfma2(Biased(step, half), AsHalfs(kSixteenth), AsHalfs(kMinus64));
   }
 
   // Numbers of E2M1 of two columns; exact. Their exponent and mantissa bits are those of an fp16
@@ -64,15 +67,9 @@ struct PackedLane {
   // Codes of two columns less the zero point, over 256; exact.
   __device__ __half2 SmallSteps(int step, int half, float zero) const {
     constexpr float kBiasValue = 1024.0F;
-    if constexpr (CodeBits(kDType) == 8) {
-      const uint32_t biased = __byte_perm(words[step], kBias, ByteSelector(half));
-      return __hfma2(AsHalfs(biased), __float2half2_rn(PerScaleUp(1.0F)),
-                     __float2half2_rn(PerScaleUp(-kBiasValue - zero)));
-    }
-    const uint32_t bytes = __byte_perm(words[0], words[1], NibbleSelector(step));
-    const float of_code = half == 0 ? 1.0F : 1.0F / 16.0F;  // in the bytes
-    const uint32_t biased = (bytes & (half == 0 ? kLowNibbles : kHighNibbles)) | kBias;
-    return __hfma2(AsHalfs(biased), __float2half2_rn(PerScaleUp(of_code)),
+    const bool is_high = CodeBits(kDType) == 4 && half == 1;
+    const float of_code = is_high ? 1.0F / 16.0F : 1.0F;
+    return __hfma2(Biased(step, half), __float2half2_rn(PerScaleUp(of_code)),
                    __float2half2_rn(PerScaleUp(-kBiasValue * of_code - zero)));
   }
 
@@ -83,7 +80,7 @@ struct PackedLane {
       const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head));
       return AsWord(__hmul2(SmallNumbers(step, half), scale));
     }
-    if constexpr (kDType == DType::kInt8 || kDType == DType::kInt4) {
+    if constexpr (HasZeroPoint(kDType)) {
       const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head & ~kZeroMask));
       const auto zero = static_cast<float>(head & kZeroMask);
       return AsWord(__hmul2(SmallSteps(step, half, zero), scale));

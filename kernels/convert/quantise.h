@@ -32,6 +32,32 @@ constexpr int64_t MaxCode(DType dtype) { return CodeBits(dtype) == 8 ? 255 : 15;
 // Zero point of a group of kInt8 or kInt4 in its head; the other bits are its scale's.
 inline constexpr uint32_t kZeroMask = 0xFF;
 
+// True of integers from a zero point.
+constexpr bool HasZeroPoint(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kInt4; }
+
+// Calls `use`, a lambda with a DType for template parameter, with a quantised type. Requires: one.
+template <typename Use>
+void WithQuantised(DType dtype, Use use) {
+  switch (dtype) {
+    case DType::kQ8:
+      return use.template operator()<DType::kQ8>();
+    case DType::kQ4:
+      return use.template operator()<DType::kQ4>();
+    case DType::kMxfp4:
+      return use.template operator()<DType::kMxfp4>();
+    case DType::kInt8:
+      return use.template operator()<DType::kInt8>();
+    case DType::kInt4:
+      return use.template operator()<DType::kInt4>();
+    case DType::kFp8:
+      return use.template operator()<DType::kFp8>();
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      break;
+  }
+}
+
 // Code of kFp8 that stands for no number, but for its sign; and the largest number.
 inline constexpr unsigned kFp8NaN = 127;
 inline constexpr float kFp8Largest = 448.0F;
@@ -69,6 +95,9 @@ int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype);
 // of CodeBits(dtype) bits; group.size() == GroupBytes(dtype).
 void PackGroup(uint32_t head, std::span<const uint8_t> codes, DType dtype,
                std::span<std::byte> group);
+
+// The number that a code of kFp8 is; of one that stands for none the next after the largest.
+float Fp8Number(uint8_t code);
 
 // The oracle: weight k of a row, from its definition.
 float DequantiseRef(const std::byte* row, DType dtype, int64_t k);

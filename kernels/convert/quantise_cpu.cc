@@ -12,25 +12,25 @@
 namespace spillway::kernels {
 namespace {
 
+uint32_t HeadWordOf(const std::byte* group) {
+  uint32_t word = 0;
+  std::memcpy(&word, group, sizeof(word));
+  return word;
+}
+
 struct GroupHead {  // of kMxfp4 two scales, of kFp8 0 and its scale
   float minimum;
   float step;
 };
 
 GroupHead HeadOf(const std::byte* group, DType dtype) {
-  if (dtype == DType::kInt8 || dtype == DType::kInt4) {
-    uint32_t head = 0;
-    std::memcpy(&head, group, sizeof(head));
+  const uint32_t head = HeadWordOf(group);
+  if (HasZeroPoint(dtype)) {
     const auto scale = std::bit_cast<float>(head & ~kZeroMask);
     return {-static_cast<float>(head & kZeroMask) * scale, scale};
   }
-  if (dtype == DType::kFp8) {
-    float scale = 0.0F;
-    std::memcpy(&scale, group, sizeof(scale));
-    return {0.0F, scale};
-  }
-  std::array<uint16_t, 2> halfs;
-  std::memcpy(halfs.data(), group, sizeof(halfs));
+  if (dtype == DType::kFp8) return {0.0F, std::bit_cast<float>(head)};
+  const auto halfs = std::bit_cast<std::array<uint16_t, 2>>(head);
   return {HalfToFloat(halfs[0]), HalfToFloat(halfs[1])};
 }
 
@@ -38,21 +38,12 @@ float WeightOf(const GroupHead& head, int64_t code) {
   return std::fma(static_cast<float>(code), head.step, head.minimum);
 }
 
-float Fp8Number(int64_t code) {
-  const auto exponent = static_cast<int>(code >> 3 & 15);
-  const auto mantissa = static_cast<float>(code & 7);
-  const float size =
-      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8.0F + mantissa, exponent - 7 - 3);
-  return code < 128 ? size : -size;
-}
-
 // True where a weight of the group may be no finite number.
 bool MayOverflow(const std::byte* group, DType dtype, const GroupHead& head) {
   if (dtype == DType::kFp8) return !std::isfinite(kFp8Largest * head.step);
-  if (dtype != DType::kInt8 && dtype != DType::kInt4) return false;
-  uint32_t word = 0;
-  std::memcpy(&word, group, sizeof(word));
-  const auto most = static_cast<float>(MaxCode(dtype) - static_cast<int64_t>(word & kZeroMask));
+  if (!HasZeroPoint(dtype)) return false;
+  const auto zero = static_cast<int64_t>(HeadWordOf(group) & kZeroMask);
+  const auto most = static_cast<float>(MaxCode(dtype) - zero);
   return !std::isfinite(most * head.step);
 }
 
@@ -108,13 +99,21 @@ void PackGroup(uint32_t head, std::span<const uint8_t> codes, DType dtype,
   }
 }
 
+float Fp8Number(uint8_t code) {
+  const int exponent = code >> 3 & 15;
+  const auto mantissa = static_cast<float>(code & 7);
+  const float size =
+      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8.0F + mantissa, exponent - 7 - 3);
+  return code < 128 ? size : -size;
+}
+
 float DequantiseRef(const std::byte* row, DType dtype, int64_t k) {
   const std::byte* group = row + k / kGroupWeights * GroupBytes(dtype);
   const std::byte* codes = group + kGroupHeadBytes;
   const int64_t at = k % kGroupWeights;
   const GroupHead head = HeadOf(group, dtype);
   if (CodeBits(dtype) == 8) {
-    const auto byte = std::to_integer<int64_t>(codes[at]);
+    const auto byte = std::to_integer<uint8_t>(codes[at]);
     return dtype == DType::kFp8 ? Fp8Number(byte) * head.step : WeightOf(head, byte);
   }
   std::size_t nibble = 0;

@@ -45,7 +45,7 @@ inline uint32_t BitsOf(float value) {
 // Minimum and step of a group in all lanes; of kMxfp4 its two scales.
 template <DType kType>
 inline Simd::Pair LoadHead(const std::byte* group) {
-  if constexpr (kType == DType::kInt8 || kType == DType::kInt4) {
+  if constexpr (HasZeroPoint(kType)) {
     uint32_t head;
     __builtin_memcpy(&head, group, sizeof(head));
     const float scale = FromBits(head & ~kZeroMask);
@@ -102,24 +102,7 @@ void DequantiseRun(const std::byte* groups, float* out, int64_t count) {
 }
 
 inline void DequantiseSimd(const std::byte* row, DType dtype, float* out, int64_t count) {
-  switch (dtype) {
-    case DType::kQ8:
-      return DequantiseRun<DType::kQ8>(row, out, count);
-    case DType::kQ4:
-      return DequantiseRun<DType::kQ4>(row, out, count);
-    case DType::kMxfp4:
-      return DequantiseRun<DType::kMxfp4>(row, out, count);
-    case DType::kInt8:
-      return DequantiseRun<DType::kInt8>(row, out, count);
-    case DType::kInt4:
-      return DequantiseRun<DType::kInt4>(row, out, count);
-    case DType::kFp8:
-      return DequantiseRun<DType::kFp8>(row, out, count);
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      break;  // convert.h
-  }
+  WithQuantised(dtype, [&]<DType kType>() { DequantiseRun<kType>(row, out, count); });
 }
 
 struct Extremes {
@@ -306,24 +289,7 @@ void QuantiseRun(const uint16_t* halfs, int64_t count, std::byte* row) {
 }
 
 inline void QuantiseSimd(const uint16_t* halfs, int64_t count, DType dtype, std::byte* row) {
-  switch (dtype) {
-    case DType::kQ8:
-      return QuantiseRun<DType::kQ8>(halfs, count, row);
-    case DType::kQ4:
-      return QuantiseRun<DType::kQ4>(halfs, count, row);
-    case DType::kMxfp4:
-      return QuantiseRun<DType::kMxfp4>(halfs, count, row);
-    case DType::kInt8:
-      return QuantiseRun<DType::kInt8>(halfs, count, row);
-    case DType::kInt4:
-      return QuantiseRun<DType::kInt4>(halfs, count, row);
-    case DType::kFp8:
-      return QuantiseRun<DType::kFp8>(halfs, count, row);
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      break;  // convert.h
-  }
+  WithQuantised(dtype, [&]<DType kType>() { QuantiseRun<kType>(halfs, count, row); });
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ struct Heads {
 template <DType kType>
 inline Heads LoadHeads(const uint32_t* heads) {
   const __m512i both = _mm512_loadu_si512(heads);
-  if constexpr (kType == DType::kInt8 || kType == DType::kInt4) {
+  if constexpr (HasZeroPoint(kType)) {
     const __m512i mask = _mm512_set1_epi32(static_cast<int>(kZeroMask));
     const __m512 zero = _mm512_cvtepi32_ps(_mm512_and_si512(both, mask));
     const __m512 scale = _mm512_castsi512_ps(_mm512_andnot_si512(mask, both));

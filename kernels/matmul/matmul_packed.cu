@@ -331,24 +331,7 @@ void PackXAsync(const PackXArgs& args, Stream& stream) {
 void PackedMatmulAsync(const PackedMatmulArgs& args, Stream& stream) {
   SPILLWAY_CHECK(IsQuantised(args.piece.weight_dtype));
   if (args.rows == 0 || args.piece.num_out == 0) return;
-  switch (args.piece.weight_dtype) {
-    case DType::kQ8:
-      return Launch<DType::kQ8>(args, stream);
-    case DType::kQ4:
-      return Launch<DType::kQ4>(args, stream);
-    case DType::kMxfp4:
-      return Launch<DType::kMxfp4>(args, stream);
-    case DType::kInt8:
-      return Launch<DType::kInt8>(args, stream);
-    case DType::kInt4:
-      return Launch<DType::kInt4>(args, stream);
-    case DType::kFp8:
-      return Launch<DType::kFp8>(args, stream);
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      break;
-  }
+  WithQuantised(args.piece.weight_dtype, [&]<DType kType>() { Launch<kType>(args, stream); });
 }
 
 }  // namespace spillway::kernels

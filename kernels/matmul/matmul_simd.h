@@ -306,26 +306,10 @@ void MulTile(const MatmulTile& tile) {
 }
 
 inline void MatmulTileSimd(const MatmulTile& tile) {
-  switch (tile.piece->weight_dtype) {
-    case DType::kF16:
-      return MulTile<DType::kF16>(tile);
-    case DType::kBF16:
-      return MulTile<DType::kBF16>(tile);
-    case DType::kQ8:
-      return MulTile<DType::kQ8>(tile);
-    case DType::kQ4:
-      return MulTile<DType::kQ4>(tile);
-    case DType::kMxfp4:
-      return MulTile<DType::kMxfp4>(tile);
-    case DType::kInt8:
-      return MulTile<DType::kInt8>(tile);
-    case DType::kInt4:
-      return MulTile<DType::kInt4>(tile);
-    case DType::kFp8:
-      return MulTile<DType::kFp8>(tile);
-    case DType::kF32:
-      break;
-  }
+  const DType dtype = tile.piece->weight_dtype;
+  if (dtype == DType::kF16) return MulTile<DType::kF16>(tile);
+  if (dtype == DType::kBF16) return MulTile<DType::kBF16>(tile);
+  WithQuantised(dtype, [&]<DType kType>() { MulTile<kType>(tile); });
 }
 
 }  // namespace

@@ -198,8 +198,7 @@ class GroupedMatrix : public CodedMatrix {
     const std::vector<int64_t> groups = GroupsOf(cols);
     const std::vector<float> scales = ReadScales(rows);
     const std::vector<int> zeros = ReadZeros(rows);
-    const PackedCodes codes(checkpoint_, parts_.codes, codes_.bits, layout_.codes,
-                            layout_.packs_rows ? cols : rows, layout_.packs_rows ? rows : cols);
+    const PackedCodes codes = ReadCodes(rows, cols);
     for (int64_t row = 0; row < rows.count; ++row) {
       for (int64_t col = 0; col < cols.count; ++col) {
         const int64_t group = groups[static_cast<std::size_t>(col)];
@@ -215,19 +214,15 @@ class GroupedMatrix : public CodedMatrix {
     if (TensorAt(checkpoint_, parts_.scales).dtype == DType::kF32) return {{}, kWideScales};
     if (!FillsGroups(group_size_, cols())) return {{}, kSmallGroups};
     if (!IsInOrder()) return {{}, "has inputs in another order than their groups (desc_act)"};
-    return {codes_.bits == 8 ? DType::kInt8 : DType::kInt4};
+    return {dtype()};
   }
 
   void ReadRows(int64_t first_row, std::span<std::byte> out) const override {
-    const DType dtype = codes_.bits == 8 ? DType::kInt8 : DType::kInt4;
-    const Run rows = {first_row, std::ssize(out) / RowBytes(dtype, cols())};
-    const Run all_cols = {0, cols()};
+    const Run rows = {first_row, std::ssize(out) / RowBytes(dtype(), cols())};
     const std::vector<float> scales = ReadScales(rows);
     const std::vector<int> zeros = ReadZeros(rows);
-    const PackedCodes codes(checkpoint_, parts_.codes, codes_.bits, layout_.codes,
-                            layout_.packs_rows ? all_cols : rows,
-                            layout_.packs_rows ? rows : all_cols);
-    GroupWriter writer(dtype, out);
+    const PackedCodes codes = ReadCodes(rows, {0, cols()});
+    GroupWriter writer(dtype(), out);
     std::vector<uint8_t> of_row(static_cast<std::size_t>(cols()));
     for (int64_t row = 0; row < rows.count; ++row) {
       layout_.packs_rows ? codes.FillPlace(PlaceOf(rows.first + row), of_row)
@@ -244,6 +239,16 @@ class GroupedMatrix : public CodedMatrix {
   }
 
  private:
+  // That holds the codes.
+  DType dtype() const { return codes_.bits == 8 ? DType::kInt8 : DType::kInt4; }
+  PackedCodes ReadCodes(Run rows, Run cols) const {
+    return {checkpoint_,
+            parts_.codes,
+            codes_.bits,
+            layout_.codes,
+            layout_.packs_rows ? cols : rows,
+            layout_.packs_rows ? rows : cols};
+  }
   // Place of a scale of a group, of the row'th of so many rows.
   std::size_t ScaleAt(int64_t group, int64_t row, int64_t num_rows) const {
     return static_cast<std::size_t>(layout_.groups_first ? group * num_rows + row
@@ -316,27 +321,45 @@ std::vector<int> GroupedMatrix::ReadZeros(Run rows) const {
   return zeros;
 }
 
-// Number of 8 bits with 4 of exponent and 3 of mantissa, without infinities.
-float Fp8Value(uint8_t code) {
-  constexpr int kBias = 7;
-  const int exponent = code >> 3 & 15;
-  const int mantissa = code & 7;
-  if ((code & 127) == 127) return std::numeric_limits<float>::quiet_NaN();
-  const float size = exponent == 0
-                         ? std::ldexp(static_cast<float>(mantissa), 1 - kBias - 3)
-                         : std::ldexp(static_cast<float>(8 + mantissa), exponent - kBias - 3);
-  return code < 128 ? size : -size;
-}
-
+// Numbers of 8 bits with 4 of exponent and 3 of mantissa, without infinities.
 const std::array<float, 256>& Fp8Values() {
   static const std::array<float, 256> values = [] {
     std::array<float, 256> all{};
-    for (std::size_t code = 0; code < all.size(); ++code)
-      all[code] = Fp8Value(static_cast<uint8_t>(code));
+    for (std::size_t code = 0; code < all.size(); ++code) {
+      const bool is_nan = (code & kernels::kFp8NaN) == kernels::kFp8NaN;
+      all[code] = is_nan ? std::numeric_limits<float>::quiet_NaN()
+                         : kernels::Fp8Number(static_cast<uint8_t>(code));
+    }
     return all;
   }();
   return values;
 }
+
+// Scales of the blocks that a box has a part of. `block`: its size.
+class BlockScales {
+ public:
+  BlockScales(const Checkpoint& checkpoint, int64_t index, const ElementBox& block,
+              const ElementBox& box)
+      : block_(block),
+        first_row_(box.first_row / block.num_rows),
+        first_col_(box.first_col / block.num_cols) {
+    const int64_t rows = DivideUp(box.first_row + box.num_rows, block.num_rows) - first_row_;
+    cols_ = DivideUp(box.first_col + box.num_cols, block.num_cols) - first_col_;
+    scales_ = ReadFloats(checkpoint, index, {first_row_, rows, first_col_, cols_});
+  }
+
+  float At(int64_t row, int64_t col) const {
+    const int64_t of_row = row / block_.num_rows - first_row_;
+    return scales_[static_cast<std::size_t>(of_row * cols_ + col / block_.num_cols - first_col_)];
+  }
+
+ private:
+  ElementBox block_;
+  int64_t first_row_;
+  int64_t first_col_;
+  int64_t cols_ = 0;
+  std::vector<float> scales_;
+};
 
 // A number for each element, and a scale for each block.
 class ScaledMatrix : public CodedMatrix {
@@ -351,19 +374,11 @@ class ScaledMatrix : public CodedMatrix {
 
   void Decode(const ElementBox& box, std::span<float> out) const override {
     const std::vector<uint8_t> codes = ReadBytes(checkpoint_, parts_.codes, box);
-    const int64_t first_row = box.first_row / block_.num_rows;
-    const int64_t first_col = box.first_col / block_.num_cols;
-    const int64_t scale_rows = DivideUp(box.first_row + box.num_rows, block_.num_rows) - first_row;
-    const int64_t scale_cols = DivideUp(box.first_col + box.num_cols, block_.num_cols) - first_col;
-    const std::vector<float> scales =
-        ReadFloats(checkpoint_, parts_.scales, {first_row, scale_rows, first_col, scale_cols});
+    const BlockScales scales(checkpoint_, parts_.scales, block_, box);
     for (int64_t row = 0; row < box.num_rows; ++row) {
-      const int64_t scale_row = (box.first_row + row) / block_.num_rows - first_row;
       for (int64_t col = 0; col < box.num_cols; ++col) {
-        const int64_t scale_col = (box.first_col + col) / block_.num_cols - first_col;
         const auto at = static_cast<std::size_t>(row * box.num_cols + col);
-        out[at] = NumberOf(codes[at]) *
-                  scales[static_cast<std::size_t>(scale_row * scale_cols + scale_col)];
+        out[at] = NumberOf(codes[at]) * scales.At(box.first_row + row, box.first_col + col);
       }
     }
   }
@@ -378,22 +393,16 @@ class ScaledMatrix : public CodedMatrix {
   void ReadRows(int64_t first_row, std::span<std::byte> out) const override {
     const DType dtype = is_fp8_ ? DType::kFp8 : DType::kInt8;
     const int64_t num_rows = std::ssize(out) / RowBytes(dtype, cols());
-    std::vector<uint8_t> codes =
-        ReadBytes(checkpoint_, parts_.codes, {first_row, num_rows, 0, cols()});
+    const ElementBox box = {first_row, num_rows, 0, cols()};
+    std::vector<uint8_t> codes = ReadBytes(checkpoint_, parts_.codes, box);
     if (!is_fp8_) {
       for (uint8_t& code : codes) code ^= kSignBit;  // counted from the least
     }
-    const int64_t scale_row = first_row / block_.num_rows;
-    const int64_t scale_rows = DivideUp(first_row + num_rows, block_.num_rows) - scale_row;
-    const int64_t scale_cols = DivideUp(cols(), block_.num_cols);
-    const std::vector<float> scales =
-        ReadFloats(checkpoint_, parts_.scales, {scale_row, scale_rows, 0, scale_cols});
+    const BlockScales scales(checkpoint_, parts_.scales, block_, box);
     GroupWriter writer(dtype, out);
     for (int64_t row = 0; row < num_rows; ++row) {
-      const int64_t of_row = (first_row + row) / block_.num_rows - scale_row;
       for (int64_t col = 0; col < cols(); col += kGroupWeights) {
-        const float scale =
-            scales[static_cast<std::size_t>(of_row * scale_cols + col / block_.num_cols)];
+        const float scale = scales.At(first_row + row, col);
         const uint32_t head =
             is_fp8_ ? std::bit_cast<uint32_t>(scale) : HeadOf(scale, int{kSignBit});
         writer.Add(head, std::span(codes).subspan(

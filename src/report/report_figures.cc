@@ -35,10 +35,13 @@ PerTier<double> Realised(const PerTier<RowShare>& shares) {
 }
 
 std::string HeldTypesText(const ModelShape& shape) {
-  std::string text(DTypeName(MatrixDType(shape)));
-  if (LayerDType(shape) != MatrixDType(shape))
-    text += fmt::format(", layers in {}", DTypeName(LayerDType(shape)));
-  if (ExpertDType(shape) != LayerDType(shape)) text += ", experts in MXFP4";
+  return std::string(DTypeName(MatrixDType(shape))) + PublishedCodesText(shape);
+}
+
+std::string PublishedCodesText(const ModelShape& shape) {
+  std::string text;
+  if (shape.layer_codes) text += fmt::format(", layers in {}", DTypeName(*shape.layer_codes));
+  if (shape.experts.mxfp4) text += ", experts in MXFP4";
   return text;
 }
 

@@ -27,6 +27,9 @@ PerTier<double> Realised(const PerTier<RowShare>& shares);
 // "bf16", or "bf16, experts in MXFP4": the types that matrices are held in.
 std::string HeldTypesText(const ModelShape& shape);
 
+// ", layers in int4": which matrices are held in published codes; empty where none are.
+std::string PublishedCodesText(const ModelShape& shape);
+
 // Numbers in the model's tensors.
 int64_t Parameters(const Plan& plan);
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "spillway/error.h"
-#include "src/checkpoint/weight_map.h"
 
 namespace spillway {
 namespace {
@@ -21,8 +20,8 @@ std::string ObstacleOf(const CheckpointTensor& tensor, const FoundTensor& found)
 
 // The first matrix that the model would hold in `dtype` and the checkpoint does not have in it;
 // empty: there is none.
-std::string FindObstacle(const Model& model, const Checkpoint& checkpoint, DType dtype) {
-  const WeightMap map = ResolveWeights(model, checkpoint);
+std::string FindObstacle(const Model& model, const Checkpoint& checkpoint, const WeightMap& map,
+                         DType dtype) {
   for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
     const std::vector<TensorSpec>& specs = model.layers[layer].tensors;
     for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
@@ -37,7 +36,8 @@ std::string FindObstacle(const Model& model, const Checkpoint& checkpoint, DType
 
 }  // namespace
 
-LayerCodes FindLayerCodes(const ModelShape& shape, const Checkpoint& checkpoint) {
+LayerCodes FindLayerCodes(const ModelShape& shape, const Checkpoint& checkpoint,
+                          const WeightMap& map) {
   const auto& tensors = checkpoint.tensors();
   const auto any = std::ranges::find_if(tensors, [](const CheckpointTensor& tensor) {
     return tensor.held.has_value() || !tensor.why_decoded.empty();
@@ -47,7 +47,8 @@ LayerCodes FindLayerCodes(const ModelShape& shape, const Checkpoint& checkpoint)
   ModelShape with_codes = shape;
   with_codes.weight_bits = 16;
   with_codes.layer_codes = any->held;
-  std::string obstacle = FindObstacle(MakeModel(std::move(with_codes)), checkpoint, *any->held);
+  std::string obstacle =
+      FindObstacle(MakeModel(std::move(with_codes)), checkpoint, map, *any->held);
   if (obstacle.empty()) return {any->held};
   return {std::nullopt, std::move(obstacle)};
 }

@@ -7,6 +7,7 @@
 
 #include "spillway/model.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/weight_map.h"
 
 namespace spillway {
 
@@ -19,7 +20,8 @@ struct LayerCodes {
   std::string obstacle = {};
 };
 
-// Throws: what ResolveWeights throws.
-LayerCodes FindLayerCodes(const ModelShape& shape, const Checkpoint& checkpoint);
+// `map`: of the shape's model, whose types make no difference to it.
+LayerCodes FindLayerCodes(const ModelShape& shape, const Checkpoint& checkpoint,
+                          const WeightMap& map);
 
 }  // namespace spillway

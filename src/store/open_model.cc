@@ -88,7 +88,7 @@ ModelShape OpenStored(OpenedModel& model) {
   const int bits = choice.weight_bits.value_or(shape.weight_bits);
   const bool makes_another = choice.use == ModelUse::kConvert && shape.weight_bits == 16 &&
                              !HoldsPublishedCodes(shape);  // codes are not made of codes
-  const bool decodes = choice.decodes && HoldsPublishedCodes(shape);
+  const bool decodes = choice.weight_bits && HoldsPublishedCodes(shape);
   if (decodes || (!makes_another && bits != shape.weight_bits)) {
     const std::string held = HoldsPublishedCodes(shape)
                                  ? "weights in published codes"
@@ -177,6 +177,15 @@ ModelShape OpenShape(OpenedModel& model) {
   return std::move(config.shape);
 }
 
+// Has the layers' matrices in the codes that the checkpoint publishes, where they can be held.
+void HoldLayerCodes(OpenedModel& model) {
+  const LayerCodes codes = FindLayerCodes(model.shape, *model.checkpoint, model.weights);
+  if (!codes.held) return;
+  ModelShape shape = model.shape;
+  shape.layer_codes = codes.held;
+  static_cast<Model&>(model) = MakeModel(std::move(shape));
+}
+
 }  // namespace
 
 OpenedModel OpenModel(const ModelChoice& choice) {
@@ -184,19 +193,20 @@ OpenedModel OpenModel(const ModelChoice& choice) {
   model.choice = choice;
   ModelShape shape = OpenShape(model);
   shape.weight_bits = choice.weight_bits.value_or(shape.weight_bits);
-  if (model.store.empty()) {
-    if (model.checkpoint != nullptr) {
-      shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
-      shape.layer_codes = FindLayerCodes(shape, *model.checkpoint).held;
-    }
-    // Codes have other NaNs, or none.
-    if (choice.decodes || choice.nonfinite == NonFiniteWeights::kAllow) DropPublishedCodes(shape);
+  const bool is_published = model.store.empty() && model.checkpoint != nullptr;
+  if (is_published) {
+    shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
+    shape.layer_codes.reset();
   }
+  // Codes have other NaNs, or none.
+  const bool decodes = choice.weight_bits || choice.nonfinite == NonFiniteWeights::kAllow;
+  if (model.store.empty() && decodes) DropPublishedCodes(shape);
   static_cast<Model&>(model) = MakeModel(std::move(shape));
   if (model.checkpoint == nullptr) {
     model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), choice.seed);
   }
   model.weights = ResolveWeights(model, *model.checkpoint);
+  if (is_published && !decodes) HoldLayerCodes(model);
   model.tokenizer_folder = FindTokenizer(model);
   if (model.tokenizer_folder.empty()) {
     model.tokenizer = std::make_unique<NoTokenizer>(model.shape.vocab_size);

@@ -30,8 +30,8 @@ struct ModelChoice {
   // Folder, or as above; empty: the model's own; "none": prompts are token ids.
   std::string tokenizer;
   bool dummy_weights = false;
-  std::optional<int> weight_bits;  // 16, 8, 4; not given: as the model is
-  bool decodes = false;            // published codes are not held as they are
+  std::optional<int>
+      weight_bits;  // 16, 8, 4: published codes are decoded; not given: as the model is
   NonFiniteWeights nonfinite = NonFiniteWeights::kRefuse;
   uint64_t seed = 0;  // of dummy weights
   ModelUse use = ModelUse::kRun;

@@ -136,13 +136,16 @@ std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
   try {
     ModelShape shape = read_shape();
     shape.experts.mxfp4 |= HasMxfp4Experts(checkpoint);  // a store's says it itself
-    const LayerCodes codes = FindLayerCodes(shape, checkpoint);
-    if (!shape.layer_codes) shape.layer_codes = codes.held;
-    const Model model = MakeModel(std::move(shape));
+    const Model model = MakeModel(shape);
     text = DescribeShape(model);
+    const WeightMap map = ResolveWeights(model, checkpoint);
+    const LayerCodes codes = FindLayerCodes(shape, checkpoint, map);
+    if (codes.held) {
+      shape.layer_codes = codes.held;
+      text = DescribeShape(MakeModel(std::move(shape)));
+    }
     if (!codes.obstacle.empty())
       text += fmt::format("codes       decoded to 16 bits: {}\n", codes.obstacle);
-    const WeightMap map = ResolveWeights(model, checkpoint);
     text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",
                         map.surplus.size());
   } catch (const Error& error) {

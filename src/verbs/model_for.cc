@@ -28,7 +28,6 @@ OpenedModel ModelFor(const Config& config) {
   choice.tokenizer = config.tokenizer;
   choice.dummy_weights = config.dummy_weights;
   choice.weight_bits = config.weight_bits;
-  choice.decodes = config.weight_bits.has_value();
   if (config.allow_nonfinite_weights) choice.nonfinite = NonFiniteWeights::kAllow;
   choice.seed = config.seed;
   choice.use = UseOf(config.verb);

@@ -11,6 +11,7 @@
 #include "src/chat/chat_templates.h"
 #include "src/config/version.h"
 #include "src/formats/kv_policy_json.h"
+#include "src/report/report_figures.h"
 #include "src/store/companions.h"
 #include "src/store/content_key.h"
 #include "src/unicode/utf8.h"
@@ -71,13 +72,6 @@ std::string ProcessorText(const Config& config, const Policy& policy, const std:
   return fmt::format("{}, {}", gpu, kernels::IsaName(kernels::BestIsa()));
 }
 
-std::string WeightTypeText(const ModelShape& shape) {
-  std::string text = fmt::format("{} bits", shape.weight_bits);
-  if (shape.layer_codes) text += fmt::format(", layers in {}", DTypeName(*shape.layer_codes));
-  if (shape.experts.mxfp4) text += ", experts in MXFP4";
-  return text;
-}
-
 }  // namespace
 
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
@@ -89,7 +83,8 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"model name", ReplaceInvalidUtf8(model.shape.name)},  // it comes back from the journal
       {"tokenizer", TokenizerKey(model)},
       {"set of sampling flags", SamplingText(config)},
-      {"weight type", WeightTypeText(model.shape)},
+      {"weight type",
+       fmt::format("{} bits{}", model.shape.weight_bits, PublishedCodesText(model.shape))},
       {"KV policy", JsonText(KvPolicyJson(policy.kv))},
       {"KV type", policy.kv_bits.coded() ? fmt::format("{} bits", KvBitsText(policy.kv_bits))
                                          : std::string(DTypeName(policy.kv_dtype))},

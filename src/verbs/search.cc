@@ -136,10 +136,10 @@ std::string PlacesText(const PerTier<double>& shares) {
 }
 
 // The best policy in words.
-std::string WinnerLines(const Candidate& best, const std::filesystem::path& output) {
+std::string WinnerLine(const Candidate& best, const std::filesystem::path& output) {
   const Policy& policy = best.policy;
   const int64_t rows = policy.gpu_batch_size * policy.num_gpu_batches;
-  std::string text = fmt::format(
+  return fmt::format(
       "the first line's policy{}: weights are read once for {} rows ({} batches of {}), and lie "
       "{}; "
       "KV {}; activations {}{}\n",
@@ -147,7 +147,6 @@ std::string WinnerLines(const Candidate& best, const std::filesystem::path& outp
       rows, policy.num_gpu_batches, policy.gpu_batch_size, PlacesText(policy.weight_frac),
       PlacesText(policy.kv_frac), PlacesText(policy.activation_frac),
       policy.cpu_attention ? "; the CPU attends to KV outside the GPU" : "");
-  return text;
 }
 
 std::string SourceOf(const Setting& setting, const Workload& work, const Candidate& best) {
@@ -194,7 +193,7 @@ class SearchStages final : public Stages {
         PolicyJson(best.policy, setting.model.shape, {SourceOf(setting, planned.work, best)}));
     report_.Write(PlanJson(planned.plan, judged_, best.prediction, std::nullopt));
     PrintTo(TerminalOf(setting.config), CandidateTable(result_) + floor_ + GainLines(best) +
-                                            WinnerLines(best, setting.config.output));
+                                            WinnerLine(best, setting.config.output));
     return 0;
   }
 
