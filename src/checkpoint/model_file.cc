@@ -90,4 +90,9 @@ std::string ModelFile::ReadStart(int64_t max_bytes) const {
   return text;
 }
 
+void ThrowMalformed(const ModelFile& file, std::string_view what) {
+  throw Error(ErrorCode::kModelMalformed,
+              fmt::format("{}: {}; download it again", Printable(file.name()), what));
+}
+
 }  // namespace spillway

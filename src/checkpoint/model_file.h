@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "src/base/descriptor.h"
 
@@ -66,5 +67,8 @@ class ModelFile {
   std::string name_;
   FileIdentity identity_;
 };
+
+// Throws Error kModelMalformed: the file, what is wrong with it, and the remedy.
+[[noreturn]] void ThrowMalformed(const ModelFile& file, std::string_view what);
 
 }  // namespace spillway

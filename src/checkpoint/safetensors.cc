@@ -19,11 +19,6 @@ static_assert(std::endian::native == std::endian::little,
 constexpr int64_t kPrefixBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-[[noreturn]] void ThrowMalformed(const ModelFile& file, const std::string& what) {
-  throw Error(ErrorCode::kModelMalformed,
-              fmt::format("{}: {}; download it again", Printable(file.name()), what));
-}
-
 // The header's length, checked against the format's limit and the file's size, before anything is
 // allocated.
 int64_t HeaderBytes(const ModelFile& file) {

@@ -22,11 +22,6 @@ using Places = std::map<std::string, StoragePlace, std::less<>>;  // by key
 constexpr std::string_view kMagic = "\x80\x02\x8A\x0A\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19.";
 constexpr int64_t kVersion = 1001;
 
-[[noreturn]] void ThrowMalformed(const ModelFile& file, std::string_view what) {
-  throw Error(ErrorCode::kModelMalformed,
-              fmt::format("{}: {}; download it again", Printable(file.name()), what));
-}
-
 std::string_view TextOf(const PickleHeap& heap, PickleValue value) {
   return value.kind == Kind::kString ? heap.strings[static_cast<std::size_t>(value.number)]
                                      : std::string_view();

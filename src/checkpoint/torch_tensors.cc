@@ -20,11 +20,6 @@ using Kind = PickleValue::Kind;
 // small file cannot ask for much memory.
 constexpr int64_t kMaxRepeated = 1 << 24;
 
-[[noreturn]] void ThrowMalformed(const ModelFile& file, std::string_view what) {
-  throw Error(ErrorCode::kModelMalformed,
-              fmt::format("{}: {}; download it again", Printable(file.name()), what));
-}
-
 struct Dimension {
   int64_t size;
   int64_t stride;

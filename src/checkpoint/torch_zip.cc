@@ -15,11 +15,6 @@
 namespace spillway {
 namespace {
 
-[[noreturn]] void ThrowMalformed(const ModelFile& file, std::string_view what) {
-  throw Error(ErrorCode::kModelMalformed,
-              fmt::format("{}: {}; download it again", Printable(file.name()), what));
-}
-
 [[noreturn]] void ThrowUnsupported(const ModelFile& file, std::string_view what) {
   throw Error(ErrorCode::kModelUnsupported, fmt::format("{}: {}", Printable(file.name()), what));
 }

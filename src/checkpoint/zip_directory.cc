@@ -29,11 +29,6 @@ constexpr uint16_t kDescriptorFlag = 1 << 3;
 constexpr uint16_t kAllowedFlags = kDescriptorFlag | 1 << 11;  // sizes follow the data; UTF-8 names
 constexpr uint32_t kIn64 = 0xFFFFFFFF;                         // the value is in the zip64 field
 
-[[noreturn]] void ThrowMalformed(const ModelFile& file, std::string_view what) {
-  throw Error(ErrorCode::kModelMalformed,
-              fmt::format("{}: {}; download it again", Printable(file.name()), what));
-}
-
 std::string ReadBytes(const ModelFile& file, int64_t offset, int64_t bytes) {
   if (offset < 0 || bytes < 0 || offset > file.size() - bytes) {
     ThrowMalformed(file,

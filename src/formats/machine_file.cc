@@ -199,7 +199,7 @@ void ReadOrigin(const JsonNode& root, Machine& machine) {
   }
 }
 
-Machine FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
+Machine MachineFrom(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
   ExpectVersion(root, kMachineVersion);
   root.ExpectKeys({"version", "name", "device", "isa", "threads", "cap_bytes", "link_bytes_per_s",
@@ -246,7 +246,7 @@ Json DeviceRatesJson(const DeviceRates& rates) {
 
 Machine ReadMachine(const std::filesystem::path& file) {
   const JsonOrigin origin = {file.string(), ErrorCode::kMachine};
-  return FromDocument(ReadJsonFile(file, origin), origin);
+  return MachineFrom(ReadJsonFile(file, origin), origin);
 }
 
 std::string MachineJson(const Machine& machine) {

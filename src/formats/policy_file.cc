@@ -55,7 +55,7 @@ std::optional<int64_t> FindInteger(const JsonNode& root, const char* key, int64_
   return node ? std::optional(node->Integer({1, max})) : std::nullopt;
 }
 
-GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
+GivenPolicy PolicyFrom(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
   ExpectVersion(root, kPolicyVersion);
   root.ExpectKeys({"version", "weight_frac", "kv_frac", "activation_frac", "gpu_batch_size",
@@ -83,7 +83,7 @@ GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origi
 
 GivenPolicy ReadPolicy(const std::filesystem::path& file) {
   const JsonOrigin origin = {file.string(), ErrorCode::kPolicy};
-  return FromDocument(ReadJsonFile(file, origin), origin);
+  return PolicyFrom(ReadJsonFile(file, origin), origin);
 }
 
 std::string PolicyJson(const KvPolicy& kv, KvBits bits, const std::vector<std::string>& sources) {

@@ -36,10 +36,7 @@ enum ValueType : uint32_t {
 
 }  // namespace
 
-void GgufHead::Refuse(const std::string& what) const {
-  throw Error(ErrorCode::kModelMalformed,
-              fmt::format("{}: {}; download it again", Printable(file_.name()), what));
-}
+void GgufHead::Refuse(const std::string& what) const { ThrowMalformed(file_, what); }
 
 void GgufHead::Fill() {
   begin_ += static_cast<int64_t>(buffer_.size());
