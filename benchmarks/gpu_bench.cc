@@ -74,15 +74,15 @@ class Bench {
   void Run() {
     MeasureMemory();
     for (const bool inward : {true, false}) MeasureLink(inward);
-    for (const DType dtype :
-         {DType::kF16, DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt4, DType::kFp8}) {
+    for (const DType dtype : {DType::kF16, DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt4,
+                              DType::kFp8, DType::kGgufK4, DType::kGgufK6}) {
       for (const int64_t rows : {1, 8, 16, 64, 256, 512}) {
         MeasureProduct({dtype, rows, kHidden, kFfn});
       }
     }
     // The smallest matrices of OPT-1.3B: too few outputs for every processor.
-    for (const DType dtype :
-         {DType::kF16, DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt4, DType::kFp8}) {
+    for (const DType dtype : {DType::kF16, DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt4,
+                              DType::kFp8, DType::kGgufK4, DType::kGgufK6}) {
       for (const int64_t rows : {1, 64}) MeasureProduct({dtype, rows, 2048, 2048});
     }
     for (const KvBits bits : {KvBits(16), KvBits(8), KvBits(8, 4), KvBits(4)}) {

@@ -131,7 +131,8 @@ void BenchOneRow(Bench& bench, const DecoderSizes& of, DType dtype) {
 
 void BenchMatmul(Bench& bench) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
-                            DType::kInt8, DType::kInt4, DType::kFp8}) {
+                            DType::kInt8, DType::kInt4, DType::kFp8, DType::kGgufQ8, DType::kGgufQ4,
+                            DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
     BenchShape(bench, 2048, 2048, dtype);
     BenchShape(bench, 2048, 8192, dtype);
     BenchShape(bench, 8192, 2048, dtype);

@@ -77,9 +77,10 @@ struct ModelShape {
   // Types in memory, and token ids:
   DType dtype = DType::kF16;  // matrices, unless they are quantised
   int weight_bits = 16;       // 8, 4: all matrices but the positions' in groups of 64
-  // Of 16 weight bits: type of the codes (kInt8, kInt4, kFp8) in which a checkpoint publishes all
-  // matrices of the decoder layers, which are held as they are; nullopt: it does not.
-  std::optional<DType> layer_codes;
+  // Of 16 weight bits: types of the codes in which a checkpoint publishes the matrices of the
+  // decoder layers, which are held as they are, and `dtype` of those that it has no codes for, in
+  // the order of MatricesOfLayers; one type is that of all; empty: there are no codes.
+  std::vector<DType> layer_codes;
   TokenId bos = -1;          // -1: none
   std::vector<TokenId> eos;  // any of these ends a row; may be empty
   TokenId pad = -1;
@@ -95,34 +96,25 @@ inline bool HasExperts(const ModelShape& shape, int64_t decoder_layer) {
   return dense.empty() || !dense[static_cast<std::size_t>(decoder_layer)];
 }
 
-// Type of the embedding's and the head's matrices in memory, and of the layers' where they have no
-// codes of their own; the positions' always has 16 bits.
+// Type of the embedding's and the head's matrices in memory, and of the layers' where these have no
+// codes; the positions' always has 16 bits.
 constexpr DType MatrixDType(const ModelShape& shape) {
   if (shape.weight_bits == 16) return shape.dtype;
   return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;
 }
 
-// Type of the matrices of decoder layers.
-constexpr DType LayerDType(const ModelShape& shape) {
-  const bool as_published = shape.layer_codes && shape.weight_bits == 16;
-  return as_published ? *shape.layer_codes : MatrixDType(shape);
-}
-
-// Type of the matrices of experts that tokens are routed to.
-constexpr DType ExpertDType(const ModelShape& shape) {
-  const bool as_published = shape.experts.mxfp4 && shape.weight_bits == 16;
-  return as_published ? DType::kMxfp4 : LayerDType(shape);
-}
+// Type of a matrix of decoder layers, by its place among MatricesOfLayers. Requires: there is one.
+DType LayerDType(const ModelShape& shape, int64_t matrix);
 
 // Whether codes of the checkpoint are held as they are.
-constexpr bool HoldsPublishedCodes(const ModelShape& shape) {
-  return shape.experts.mxfp4 || shape.layer_codes.has_value();
+inline bool HoldsPublishedCodes(const ModelShape& shape) {
+  return shape.experts.mxfp4 || !shape.layer_codes.empty();
 }
 
 // The same model with matrices of 16 bits in the place of such codes.
 inline void DropPublishedCodes(ModelShape& shape) {
   shape.experts.mxfp4 = false;
-  shape.layer_codes.reset();
+  shape.layer_codes.clear();
 }
 
 // Floats of a token's row in a buffer.
@@ -146,6 +138,10 @@ struct Model {
 // The layers that the shape's family makes of it. Requires: a shape that ReadModelShape,
 // ShapeFromJson or BuiltInShape made.
 Model MakeModel(ModelShape shape);
+
+// The matrices of the decoder layers, those that choose experts apart and, where they are MXFP4,
+// those of the experts.
+std::vector<TensorRef> MatricesOfLayers(ModelShape shape);
 
 // Windows of the decoder layers' attention (Attend::window), [decoder_layer].
 std::vector<int64_t> WindowsOf(const Model& model);

@@ -41,12 +41,7 @@ int64_t ConvertFrom(const void* in, void* out, DType out_dtype, int64_t count) {
       return ConvertRun<kIn, DType::kF16>(in, out, count);
     case DType::kBF16:
       return ConvertRun<kIn, DType::kBF16>(in, out, count);
-    case DType::kQ8:
-    case DType::kQ4:
-    case DType::kMxfp4:
-    case DType::kInt8:
-    case DType::kInt4:
-    case DType::kFp8:
+    default:
       break;  // quantise.h
   }
   return 0;
@@ -60,12 +55,7 @@ inline int64_t ConvertSimd(const ConvertTask& task) {
       return ConvertFrom<DType::kF16>(task.in, task.out, task.out_dtype, task.count);
     case DType::kBF16:
       return ConvertFrom<DType::kBF16>(task.in, task.out, task.out_dtype, task.count);
-    case DType::kQ8:
-    case DType::kQ4:
-    case DType::kMxfp4:
-    case DType::kInt8:
-    case DType::kInt4:
-    case DType::kFp8:
+    default:
       break;  // quantise.h
   }
   return 0;
@@ -99,12 +89,7 @@ inline int64_t FindNonFiniteSimd(const void* data, DType dtype, int64_t count) {
       return FindExponent<uint16_t>(data, count, 0x7C00U);
     case DType::kBF16:
       return FindExponent<uint16_t>(data, count, 0x7F80U);
-    case DType::kQ8:
-    case DType::kQ4:
-    case DType::kMxfp4:
-    case DType::kInt8:
-    case DType::kInt4:
-    case DType::kFp8:
+    default:
       break;  // quantise.h
   }
   return -1;

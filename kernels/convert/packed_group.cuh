@@ -22,14 +22,15 @@ __device__ inline uint32_t AsWord(__half2 halfs) {
 // A lane's words of one group of one matrix row.
 template <DType kDType>
 struct PackedLane {
-  uint32_t head;
+  uint32_t head[GroupHeadWords(kDType)];
   uint32_t words[LaneWords(kDType)];
 
   __device__ void Load(const uint32_t* group, int quad_lane) {
-    head = __ldg(group);
+#pragma unroll
+    for (int i = 0; i < GroupHeadWords(kDType); ++i) head[i] = __ldg(group + i);
 #pragma unroll
     for (int i = 0; i < LaneWords(kDType); ++i) {
-      words[i] = __ldg(group + kGroupHeadWords + LaneWord(kDType, quad_lane, i));
+      words[i] = __ldg(group + GroupHeadWords(kDType) + LaneWord(kDType, quad_lane, i));
     }
   }
 
@@ -43,8 +44,17 @@ struct PackedLane {
     }
   }
 
+  // Codes of 6 bits of two columns; exact.
+  __device__ __half2 Sixes(int step, int half) const {
+    const uint32_t bytes = __byte_perm(words[0], words[1], NibbleSelector(step));
+    const uint32_t low = (half == 0 ? bytes : bytes >> 4) & kLowNibbles;
+    const uint32_t high = (words[2] >> HighShift(step, half)) & kHighPairs;
+    return __hsub2(AsHalfs(low | high << 4 | kBias), AsHalfs(kBias));
+  }
+
   // The codes of two columns; exact.
   __device__ __half2 Codes(int step, int half) const {
+    if constexpr (CodeBits(kDType) == 6) return Sixes(step, half);
     if (CodeBits(kDType) == 8 || half == 0) return __hsub2(Biased(step, half), AsHalfs(kBias));
     return __hfma2(Biased(step, half), AsHalfs(kSixteenth), AsHalfs(kMinus64));
   }
@@ -73,26 +83,59 @@ struct PackedLane {
                    __float2half2_rn(PerScaleUp(-kBiasValue * of_code - zero)));
   }
 
+  // Coded scale or minimum `index` of the head.
+  __device__ float Coded(int index) const {
+    const int at = static_cast<int>(kCodedScalesAt) + index;
+    return static_cast<float>(static_cast<int8_t>(head[at / 4] >> at % 4 * 8));
+  }
+
+  // Weights of two columns under the scale and the minimum of their part of the group, in fp32.
+  __device__ __half2 Scaled(int step, int half) const {
+    constexpr int kCount = static_cast<int>(NumCodedScales(kDType));
+    const int part = step * kCount / kGroupSteps;
+    const float2 factors = __half22float2(AsHalfs(head[0]));
+    const float scale = factors.x * Coded(part);
+    const float less = -factors.y * Coded(kCount + part);
+    const float2 codes = __half22float2(Codes(step, half));
+    return __floats2half2_rn(__fmaf_rn(codes.x, scale, less), __fmaf_rn(codes.y, scale, less));
+  }
+
   // Weights of two columns in fp16: rounded once, and of kInt8, kInt4 and kFp8 so is 256 times the
   // scale before; of kMxfp4 they are exact.
   __device__ uint32_t Weights(int step, int half) const {
+    if constexpr (HasCodedScales(kDType)) {
+      return AsWord(Scaled(step, half));
+    } else {
+      return AsWord(Stepped(step, half));
+    }
+  }
+
+  // Those of types with halfs or a float for a head.
+  __device__ __half2 Stepped(int step, int half) const {
     if constexpr (kDType == DType::kFp8) {
-      const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head));
-      return AsWord(__hmul2(SmallNumbers(step, half), scale));
+      const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head[0]));
+      return __hmul2(SmallNumbers(step, half), scale);
     }
     if constexpr (HasZeroPoint(kDType)) {
-      const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head & ~kZeroMask));
-      const auto zero = static_cast<float>(head & kZeroMask);
-      return AsWord(__hmul2(SmallSteps(step, half, zero), scale));
+      const __half2 scale = __float2half2_rn(kScaleUp * __uint_as_float(head[0] & ~kZeroMask));
+      const auto zero = static_cast<float>(head[0] & kZeroMask);
+      return __hmul2(SmallSteps(step, half, zero), scale);
     }
-    const __half2 minimum_and_step = AsHalfs(head);
-    if constexpr (kDType == DType::kMxfp4) {
-      const bool first = step < kGroupSteps / 2;
-      return AsWord(__hmul2(Numbers(step, half), first ? __low2half2(minimum_and_step)
-                                                       : __high2half2(minimum_and_step)));
+    const __half2 first_and_second = AsHalfs(head[0]);
+    if constexpr (kDType == DType::kMxfp4 || HasTwoScales(kDType) || HasTwoMinimums(kDType)) {
+      const __half2 scale =
+          step < kGroupSteps / 2 ? __low2half2(first_and_second) : __high2half2(first_and_second);
+      if constexpr (kDType == DType::kMxfp4) return __hmul2(Numbers(step, half), scale);
+      if constexpr (HasTwoMinimums(kDType)) {
+        const __half2 minimums = AsHalfs(head[kMinimumsAt / 4]);
+        return __hfma2(Codes(step, half), scale,
+                       step < kGroupSteps / 2 ? __low2half2(minimums) : __high2half2(minimums));
+      }
+      const auto middle = static_cast<float>(MiddleCode(kDType));
+      return __hmul2(__hsub2(Codes(step, half), __float2half2_rn(middle)), scale);
     }
-    return AsWord(
-        __hfma2(Codes(step, half), __high2half2(minimum_and_step), __low2half2(minimum_and_step)));
+    return __hfma2(Codes(step, half), __high2half2(first_and_second),
+                   __low2half2(first_and_second));
   }
 };
 

@@ -18,19 +18,21 @@
 namespace spillway::kernels {
 
 inline constexpr int kGroupSteps = 4;
-inline constexpr int kGroupHeadWords = 1;  // the minimum in the lower half, the step in the upper;
-                                           // or what quantise.h says of other types
-inline constexpr int kXGroupWords = 32;    // of a group of one row of x: 64 halfs
+// Of most types the minimum in the lower half, the step in the upper; quantise.h says what else.
+constexpr int GroupHeadWords(DType dtype) { return static_cast<int>(GroupHeadBytes(dtype)) / 4; }
+inline constexpr int kXGroupWords = 32;  // of a group of one row of x: 64 halfs
 
 constexpr int GroupWords(DType dtype) { return static_cast<int>(GroupBytes(dtype)) / 4; }
 
 // Groups of a row of `cols` weights. An int, since 64-bit indices cost registers.
 constexpr int NumGroups(int64_t cols) { return static_cast<int>(DivideUp(cols, kGroupWeights)); }
 
-// Words of codes that a lane reads of a group of one matrix row; `quad_lane` is lane % 4.
-constexpr int LaneWords(DType dtype) { return CodeBits(dtype) == 8 ? 4 : 2; }
+// Words of codes that a lane reads of a group of one matrix row; `quad_lane` is lane % 4. At 6 bits
+// the third one is the upper bits of what the other two have.
+constexpr int LaneWords(DType dtype) { return CodeBits(dtype) / 2; }
 constexpr int LaneWord(DType dtype, int quad_lane, int i) {
-  return CodeBits(dtype) == 8 ? 4 * i + quad_lane : 2 * quad_lane + i;
+  if (CodeBits(dtype) == 8) return 4 * i + quad_lane;
+  return i < 2 ? 2 * quad_lane + i : 8 + quad_lane;
 }
 
 // The weight of the group that is column 2 quad_lane + 8 half of a step; the next one is the column
@@ -57,6 +59,10 @@ inline constexpr uint32_t kSixteenth = 0x2C002C00;
 inline constexpr uint32_t kMinus64 = 0xD400D400;  // 1024 / 16
 inline constexpr uint32_t kLowNibbles = 0x000F000F;
 inline constexpr uint32_t kHighNibbles = 0x00F000F0;
+
+// Bits of two codes of 6 bits in two half-words, shifted down by HighShift.
+inline constexpr uint32_t kHighPairs = 0x00030003;
+constexpr int HighShift(int step, int half) { return 4 * (step / 2 + step % 2 * 2) + 2 * half; }
 
 // Parts of two codes of kMxfp4.
 inline constexpr uint32_t kMagnitudes = 0x00070007;

@@ -15,7 +15,16 @@
 // point of 8 bits below; its codes are those of kQ8 and kQ4, and a weight is (code - zero) * scale,
 // exact in fp32. A group of kFp8 has an fp32 scale and 64 numbers in order, of one sign, four
 // exponent and three mantissa bits (E4M3 without infinities); a weight is number * scale, rounded
-// to fp32 once. Thread rule: pure functions; any thread.
+// to fp32 once.
+// The types of GGUF files keep ggml's numbers in this order of codes. A group of kGgufQ8 or kGgufQ4
+// has two fp16 scales as kMxfp4 does; a weight is (code - 128) or (code - 8) times its scale, exact
+// in fp32. A head of kGgufM4 goes on with two minimums, fp16 too, which are added to code * scale.
+// A head of kGgufK4 or kGgufK6 has a factor for scales and one for minimums, both fp16, then the
+// scales of the group's 32s or 16s in turn, a signed byte each, then as many minimums; a weight is
+// factor * scale * code - factor * minimum, whose products are exact in fp32, so that it is rounded
+// once. Codes of 6 bits are words of their lower 4 as above, then eight half-words: bits [2 i, 2 i
+// + 2) of half-word j are the upper two of what is nibble i of word j. Thread rule: pure functions;
+// any thread.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +35,37 @@
 
 namespace spillway::kernels {
 
-// Of kQ8 and kQ4, kInt8 and kInt4.
-constexpr int64_t MaxCode(DType dtype) { return CodeBits(dtype) == 8 ? 255 : 15; }
+// Of all but numbers.
+constexpr int64_t MaxCode(DType dtype) { return (int64_t{1} << CodeBits(dtype)) - 1; }
 
 // Zero point of a group of kInt8 or kInt4 in its head; the other bits are its scale's.
 inline constexpr uint32_t kZeroMask = 0xFF;
 
 // True of integers from a zero point.
 constexpr bool HasZeroPoint(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kInt4; }
+
+// True of types with a scale for each half of a group and codes that are counted from the middle.
+constexpr bool HasTwoScales(DType dtype) {
+  return dtype == DType::kGgufQ8 || dtype == DType::kGgufQ4;
+}
+
+// The code of such a type that stands for 0.
+constexpr int64_t MiddleCode(DType dtype) { return (MaxCode(dtype) + 1) / 2; }
+
+// True of the type with a scale and a minimum for each half of a group.
+constexpr bool HasTwoMinimums(DType dtype) { return dtype == DType::kGgufM4; }
+
+// Where these begin in its head.
+inline constexpr int64_t kMinimumsAt = 4;
+
+// True of types whose scales and minimums are codes themselves.
+constexpr bool HasCodedScales(DType dtype) {
+  return dtype == DType::kGgufK4 || dtype == DType::kGgufK6;
+}
+
+// Scales, and as many minimums, of a group of such a type; where they begin in its head.
+constexpr int64_t NumCodedScales(DType dtype) { return dtype == DType::kGgufK4 ? 2 : 4; }
+inline constexpr int64_t kCodedScalesAt = 4;
 
 // Calls `use`, a lambda with a DType for template parameter, with a quantised type. Requires: one.
 template <typename Use>
@@ -51,6 +83,16 @@ void WithQuantised(DType dtype, Use use) {
       return use.template operator()<DType::kInt4>();
     case DType::kFp8:
       return use.template operator()<DType::kFp8>();
+    case DType::kGgufQ8:
+      return use.template operator()<DType::kGgufQ8>();
+    case DType::kGgufQ4:
+      return use.template operator()<DType::kGgufQ4>();
+    case DType::kGgufM4:
+      return use.template operator()<DType::kGgufM4>();
+    case DType::kGgufK4:
+      return use.template operator()<DType::kGgufK4>();
+    case DType::kGgufK6:
+      return use.template operator()<DType::kGgufK6>();
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:
@@ -81,7 +123,9 @@ inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
 // To kMxfp4 a weight becomes the nearest number, of two as near the one with an even code, under
 // the least scale that takes the largest of its 32 weights to 6 at most, or rounds it there; what
 // is such numbers under any one scale comes back exactly. To kInt8 and kInt4 it becomes the nearest
-// of steps that include 0, to kFp8 the nearest number under a scale that takes the largest to 448.
+// of steps that include 0, to kFp8 the nearest number under a scale that takes the largest to 448,
+// to the types of GGUF files the nearest step of scales that reach their largest weight, or one
+// off.
 void QuantiseRow(std::span<const uint16_t> halfs, DType dtype, std::span<std::byte> row);
 
 // Decodes a row's weights to fp32. Requires: row holds RowBytes(dtype, floats.size()).
@@ -91,9 +135,10 @@ void DequantiseRow(const std::byte* row, DType dtype, std::span<float> floats);
 // is. Requires: whole groups.
 int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype);
 
-// Writes a group of kInt8, kInt4 or kFp8: its head, and the code of each weight. Requires: 64 codes
-// of CodeBits(dtype) bits; group.size() == GroupBytes(dtype).
-void PackGroup(uint32_t head, std::span<const uint8_t> codes, DType dtype,
+// Writes a group: its head as it is stored, and the code of each weight. Requires:
+// head.size() == GroupHeadBytes(dtype); 64 codes of CodeBits(dtype) bits; group.size() ==
+// GroupBytes(dtype).
+void PackGroup(std::span<const std::byte> head, std::span<const uint8_t> codes, DType dtype,
                std::span<std::byte> group);
 
 // The number that a code of kFp8 is; of one that stands for none the next after the largest.

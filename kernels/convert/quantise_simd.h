@@ -11,9 +11,28 @@ namespace {
 // Eight words of a group, one lane each; two registers where they have four.
 using Words = uint32_t __attribute__((vector_size(32)));
 
+inline void PackSixes(const int32_t* in, std::byte* codes) {
+  Words lows = {};
+  Words highs = {};
+#pragma GCC unroll 8
+  for (uint32_t nibble = 0; nibble < 8; ++nibble) {
+    Words part;
+    __builtin_memcpy(&part, in + kNibbleBegin[nibble], sizeof(part));
+    lows |= (part & 15U) << (4 * nibble);
+    highs |= (part >> 4) << (2 * nibble);
+  }
+  __builtin_memcpy(codes, &lows, sizeof(lows));
+  for (int word = 0; word < 8; ++word) {
+    const auto half = static_cast<uint16_t>(highs[word]);
+    __builtin_memcpy(codes + sizeof(lows) + word * sizeof(half), &half, sizeof(half));
+  }
+}
+
 template <DType kType>
 void PackCodes(const int32_t* in, std::byte* codes) {
-  if constexpr (CodeBits(kType) == 8) {
+  if constexpr (CodeBits(kType) == 6) {
+    PackSixes(in, codes);
+  } else if constexpr (CodeBits(kType) == 8) {
     unsigned char* bytes = reinterpret_cast<unsigned char*>(codes);
     for (int64_t k = 0; k < kGroupWeights; ++k) bytes[k] = static_cast<unsigned char>(in[k]);
   } else {
@@ -55,10 +74,58 @@ inline Simd::Pair LoadHead(const std::byte* group) {
   }
 }
 
+// Steps and minimums of a group, in all lanes: kCount of each, for as many equal parts of it.
+template <int kCount>
+struct Steps {
+  Simd::F step[kCount];
+  Simd::F minimum[kCount];
+};
+
+template <DType kType>
+inline Steps<2> LoadTwoSteps(const std::byte* group) {
+  const auto [first, second] = LoadHead<kType>(group);
+  if constexpr (HasTwoMinimums(kType)) {
+    const auto [of_first, of_second] = Simd::SetHalfs(group + kMinimumsAt);
+    return {{first, second}, {of_first, of_second}};
+  } else if constexpr (HasTwoScales(kType)) {
+    const Simd::F middle = Simd::Set(-static_cast<float>(MiddleCode(kType)));
+    return {{first, second}, {Simd::Mul(middle, first), Simd::Mul(middle, second)}};
+  } else {
+    return {{second, second}, {first, first}};
+  }
+}
+
+template <DType kType>
+inline auto LoadCodedSteps(const std::byte* group) {
+  constexpr int kCount = static_cast<int>(NumCodedScales(kType));
+  const auto [of_steps, of_minimums] = Simd::SetHalfs(group);
+  const std::byte* scales = group + kCodedScalesAt;
+  const Simd::F steps = Simd::Mul(Simd::LoadSigned(scales), of_steps);
+  const Simd::F less =
+      Simd::Mul(Simd::LoadSigned(scales + kCount), Simd::Sub(Simd::Zero(), of_minimums));
+  Steps<kCount> all;
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) {
+    all.step[i] = Simd::Lane(steps, i);
+    all.minimum[i] = Simd::Lane(less, i);
+  }
+  return all;
+}
+
+// Of types with two steps or more.
+template <DType kType>
+inline auto LoadSteps(const std::byte* group) {
+  if constexpr (HasCodedScales(kType)) {
+    return LoadCodedSteps<kType>(group);
+  } else {
+    return LoadTwoSteps<kType>(group);
+  }
+}
+
 // All 64 weights of a group, in order of k.
 template <DType kType>
 void LoadGroup(const std::byte* group, Simd::F (&out)[kGroupVectors]) {
-  const std::byte* codes = group + kGroupHeadBytes;
+  const std::byte* codes = group + GroupHeadBytes(kType);
   if constexpr (kType == DType::kFp8) {
     float scale;
     __builtin_memcpy(&scale, group, sizeof(scale));
@@ -66,17 +133,21 @@ void LoadGroup(const std::byte* group, Simd::F (&out)[kGroupVectors]) {
 #pragma GCC unroll 16
     for (int i = 0; i < kGroupVectors; ++i)
       out[i] = Simd::Mul(Simd::LoadFp8(codes + i * Simd::kLanes), scale_256);
-    return;
-  }
-  const auto [minimum, step] = LoadHead<kType>(group);
-  if constexpr (kType == DType::kMxfp4) {
-    Simd::LookUpGroup(codes, minimum, step, out);
-  } else if constexpr (CodeBits(kType) == 4) {
-    Simd::DequantiseGroup(codes, minimum, step, out);
+  } else if constexpr (kType == DType::kMxfp4) {
+    const auto [first, second] = LoadHead<kType>(group);
+    Simd::LookUpGroup(codes, first, second, out);
   } else {
+    const auto steps = LoadSteps<kType>(group);
+    constexpr int kParts = sizeof(steps.step) / sizeof(Simd::F);
+    if constexpr (CodeBits(kType) == 4)
+      return Simd::DequantiseGroup(codes, steps.minimum, steps.step, out);
+    if constexpr (CodeBits(kType) == 6) Simd::LoadSixes(codes, out);
 #pragma GCC unroll 16
-    for (int i = 0; i < kGroupVectors; ++i)
-      out[i] = Simd::Fma(Simd::LoadBytes(codes + i * Simd::kLanes), step, minimum);
+    for (int i = 0; i < kGroupVectors; ++i) {
+      const int part = i * kParts / kGroupVectors;
+      if constexpr (CodeBits(kType) == 8) out[i] = Simd::LoadBytes(codes + i * Simd::kLanes);
+      out[i] = Simd::Fma(out[i], steps.step[part], steps.minimum[part]);
+    }
   }
 }
 
@@ -164,7 +235,7 @@ void QuantiseGroup(const uint16_t* halfs, int64_t count, std::byte* group) {
   Simd::StoreHalfPart(&minimum_half, Simd::Set(extremes.low), 1);
   __builtin_memcpy(group, &minimum_half, sizeof(minimum_half));
   __builtin_memcpy(group + sizeof(minimum_half), &step_half, sizeof(step_half));
-  PackCodes<kType>(codes, group + kGroupHeadBytes);
+  PackCodes<kType>(codes, group + GroupHeadBytes(kType));
 }
 
 // A power of two, as a float.
@@ -212,7 +283,7 @@ inline void QuantiseGroup<DType::kMxfp4>(const uint16_t* halfs, int64_t count, s
     const float scale = QuantiseScaled(weights + begin, codes + begin);
     Simd::StoreHalfPart(reinterpret_cast<uint16_t*>(group) + half, Simd::Set(scale), 1);
   }
-  PackCodes<DType::kMxfp4>(codes, group + kGroupHeadBytes);
+  PackCodes<DType::kMxfp4>(codes, group + GroupHeadBytes(DType::kMxfp4));
 }
 
 // Steps from a zero point.
@@ -236,7 +307,7 @@ void QuantiseToIntegers(const uint16_t* halfs, int64_t count, std::byte* group) 
   }
   const uint32_t head = scale_bits | static_cast<uint32_t>(zero);
   __builtin_memcpy(group, &head, sizeof(head));
-  PackCodes<kType>(codes, group + kGroupHeadBytes);
+  PackCodes<kType>(codes, group + GroupHeadBytes(kType));
 }
 
 template <>
@@ -278,7 +349,154 @@ inline void QuantiseGroup<DType::kFp8>(const uint16_t* halfs, int64_t count, std
         Fp8Of(size < kFp8Largest ? size : kFp8Largest) | static_cast<int32_t>(bits >> 31 << 7);
   }
   __builtin_memcpy(group, &scale, sizeof(scale));
-  PackCodes<DType::kFp8>(codes, group + kGroupHeadBytes);
+  PackCodes<DType::kFp8>(codes, group + GroupHeadBytes(DType::kFp8));
+}
+
+inline uint16_t ToHalf(float value) {
+  uint16_t half;
+  Simd::StoreHalfPart(&half, Simd::Set(value), 1);
+  return half;
+}
+
+// The least fp16 that is no less than a value of 0 or more.
+inline uint16_t HalfUp(float value) {
+  const uint16_t half = ToHalf(value);
+  return static_cast<uint16_t>(half + (FromHalf(half) < value));
+}
+
+inline int32_t NearestCode(float steps, int32_t most) {
+  const auto code = static_cast<int32_t>(steps + (steps < 0.0F ? -0.5F : 0.5F));
+  return code < 0 ? 0 : code > most ? most : code;
+}
+
+inline float LargestOf(const float* weights, int64_t count) {
+  float most = 0.0F;
+  for (int64_t k = 0; k < count; ++k) {
+    const float size = FromBits(BitsOf(weights[k]) & 0x7FFFFFFFU);
+    if (size > most) most = size;
+  }
+  return most;
+}
+
+// Steps from the middle code, under a scale for each half.
+template <DType kType>
+void QuantiseFromMiddle(const uint16_t* halfs, int64_t count, std::byte* group) {
+  constexpr auto kMiddle = static_cast<int32_t>(MiddleCode(kType));
+  float weights[kGroupWeights];
+  LoadWeights(halfs, count, weights);
+  int32_t codes[kGroupWeights];
+  for (int64_t half = 0; half < 2; ++half) {
+    const float* from = weights + half * kScaledWeights;
+    const uint16_t scale_half =
+        HalfUp(LargestOf(from, kScaledWeights) / static_cast<float>(kMiddle - 1));
+    const float scale = FromHalf(scale_half);
+    const float inverse = scale > 0.0F ? 1.0F / scale : 0.0F;
+    for (int64_t k = 0; k < kScaledWeights; ++k) {
+      codes[half * kScaledWeights + k] =
+          NearestCode(from[k] * inverse + static_cast<float>(kMiddle), 2 * kMiddle - 1);
+    }
+    __builtin_memcpy(group + half * 2, &scale_half, sizeof(scale_half));
+  }
+  PackCodes<kType>(codes, group + GroupHeadBytes(kType));
+}
+
+template <>
+inline void QuantiseGroup<DType::kGgufQ8>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  QuantiseFromMiddle<DType::kGgufQ8>(halfs, count, group);
+}
+template <>
+inline void QuantiseGroup<DType::kGgufQ4>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  QuantiseFromMiddle<DType::kGgufQ4>(halfs, count, group);
+}
+
+// Steps from a minimum, of each half.
+template <>
+inline void QuantiseGroup<DType::kGgufM4>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  constexpr auto kMost = static_cast<int32_t>(MaxCode(DType::kGgufM4));
+  float weights[kGroupWeights];
+  LoadWeights(halfs, count, weights);
+  int32_t codes[kGroupWeights];
+  for (int64_t half = 0; half < 2; ++half) {
+    const float* from = weights + half * kScaledWeights;
+    float low = from[0];
+    float high = from[0];
+    for (int64_t k = 1; k < kScaledWeights; ++k) {
+      low = from[k] < low ? from[k] : low;
+      high = from[k] > high ? from[k] : high;
+    }
+    const uint16_t scale_half = HalfUp((high - low) / static_cast<float>(kMost));
+    const float scale = FromHalf(scale_half);
+    for (int64_t k = 0; k < kScaledWeights; ++k) {
+      codes[half * kScaledWeights + k] =
+          scale > 0.0F ? NearestCode((from[k] - low) / scale, kMost) : 0;
+    }
+    const uint16_t minimum_half = ToHalf(low);
+    __builtin_memcpy(group + half * 2, &scale_half, sizeof(scale_half));
+    __builtin_memcpy(group + kMinimumsAt + half * 2, &minimum_half, sizeof(minimum_half));
+  }
+  PackCodes<DType::kGgufM4>(codes, group + GroupHeadBytes(DType::kGgufM4));
+}
+
+// What is to be coded: as many values of 0 or more as a group has scales.
+struct Coded {
+  float value[4] = {};
+  int32_t code[4] = {};
+  uint16_t factor = 0;
+
+  // Codes of up to 63 under one factor.
+  void Code(int64_t count) {
+    constexpr float kMost = 63.0F;
+    factor = HalfUp(LargestOf(value, count) / kMost);
+    const float of_one = FromHalf(factor);
+    for (int64_t i = 0; i < count; ++i) {
+      code[i] = of_one > 0.0F ? NearestCode(value[i] / of_one, static_cast<int32_t>(kMost)) : 0;
+      if (value[i] > 0.0F && code[i] == 0) code[i] = 1;
+      value[i] = of_one * static_cast<float>(code[i]);
+    }
+  }
+};
+
+// Steps from minimums of 0 or less, of each 32 or 16.
+template <DType kType>
+void QuantiseCoded(const uint16_t* halfs, int64_t count, std::byte* group) {
+  constexpr int64_t kCount = NumCodedScales(kType);
+  constexpr int64_t kPart = kGroupWeights / kCount;
+  constexpr auto kMost = static_cast<int32_t>(MaxCode(kType));
+  float weights[kGroupWeights];
+  LoadWeights(halfs, count, weights);
+  Coded steps;
+  Coded less;
+  for (int64_t k = 0; k < kGroupWeights; ++k) {
+    if (-weights[k] > less.value[k / kPart]) less.value[k / kPart] = -weights[k];
+  }
+  less.Code(kCount);
+  for (int64_t k = 0; k < kGroupWeights; ++k) {
+    const float step = (weights[k] + less.value[k / kPart]) / static_cast<float>(kMost);
+    if (step > steps.value[k / kPart]) steps.value[k / kPart] = step;
+  }
+  steps.Code(kCount);
+  int32_t codes[kGroupWeights];
+  for (int64_t k = 0; k < kGroupWeights; ++k) {
+    const float step = steps.value[k / kPart];
+    const float above = weights[k] + less.value[k / kPart];
+    codes[k] = k < count && step > 0.0F ? NearestCode(above / step, kMost) : 0;
+  }
+  __builtin_memcpy(group, &steps.factor, sizeof(steps.factor));
+  __builtin_memcpy(group + sizeof(steps.factor), &less.factor, sizeof(less.factor));
+  for (int64_t i = 0; i < kCount; ++i) {
+    group[kCodedScalesAt + i] = static_cast<std::byte>(steps.code[i]);
+    group[kCodedScalesAt + kCount + i] = static_cast<std::byte>(less.code[i]);
+  }
+  PackCodes<kType>(codes, group + GroupHeadBytes(kType));
+}
+
+template <>
+inline void QuantiseGroup<DType::kGgufK4>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  QuantiseCoded<DType::kGgufK4>(halfs, count, group);
+}
+template <>
+inline void QuantiseGroup<DType::kGgufK6>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  QuantiseCoded<DType::kGgufK6>(halfs, count, group);
 }
 
 template <DType kType>

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/convert/quantise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_isa.h"
 #include "spillway/error.h"
@@ -126,11 +127,13 @@ bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
-// The instruction set that multiplies such weights: numbers of 4 and 8 bits become floats in
-// registers, whatever there is for codes that count steps.
+// The instruction set that multiplies such weights: those that have more than one scale in a group,
+// or numbers for codes, become floats in registers, whatever there is for codes that count steps.
 Isa FormFor(DType weight_dtype, Isa isa) {
-  const bool are_numbers = weight_dtype == DType::kMxfp4 || weight_dtype == DType::kFp8;
-  return are_numbers ? std::min(isa, Isa::kAvx512) : isa;
+  const bool are_floats = weight_dtype == DType::kMxfp4 || weight_dtype == DType::kFp8 ||
+                          HasTwoScales(weight_dtype) || HasTwoMinimums(weight_dtype) ||
+                          HasCodedScales(weight_dtype);
+  return are_floats ? std::min(isa, Isa::kAvx512) : isa;
 }
 
 // The instruction set without roundings to bf16.
@@ -205,7 +208,8 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   if (args.arithmetic == Arithmetic::kFp32) isa = Fp32Form(isa);
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
-                            DType::kInt8, DType::kInt4, DType::kFp8}) {
+                            DType::kInt8, DType::kInt4, DType::kFp8, DType::kGgufQ8, DType::kGgufQ4,
+                            DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
     if (std::none_of(args.pieces.begin(), args.pieces.end(),
                      [&](const auto& piece) { return piece.weight_dtype == dtype; })) {
       continue;

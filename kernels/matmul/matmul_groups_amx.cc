@@ -95,8 +95,8 @@ struct PanelStream {
 #pragma GCC unroll 16
     for (int line = 0; line < kPanelOuts; ++line) {
       const std::byte* from = rows.weight[line] + group * kBytes;
-      __builtin_memcpy(&scratch.heads[slot][line], from, kGroupHeadBytes);
-      const std::byte* codes = from + kGroupHeadBytes;
+      __builtin_memcpy(&scratch.heads[slot][line], from, GroupHeadBytes(kType));
+      const std::byte* codes = from + GroupHeadBytes(kType);
       __m512i bytes;
       if constexpr (CodeBits(kType) == 8) {
         bytes = _mm512_loadu_si512(codes);

@@ -61,8 +61,8 @@ __device__ void Store(const PackedMatmulArgs& args, int64_t row, int64_t out, fl
 // 16 outputs of all rows; each of its warps a part of the sums, with this many groups in flight.
 // Two blocks fit a processor's registers.
 constexpr int kFewThreads = kSumParts * kWarp;
-template <int kRowTiles>
-constexpr int kFewAhead = 5 - kRowTiles;
+template <DType kDType, int kRowTiles>
+constexpr int kFewAhead = (GroupHeadWords(kDType) > 2 ? 4 : 5) - kRowTiles;
 
 template <DType kDType, int kRowTiles>
 struct FewGroup {
@@ -107,7 +107,7 @@ __device__ void SumPart(const PackedMatmulArgs& args, float (&sums)[1][kRowTiles
   const int end = PartBegin(part + 1, groups);
   int group = PartBegin(part, groups);
   const FewSource<kDType, kRowTiles> source(args);
-  constexpr int kAhead = kFewAhead<kRowTiles>;
+  constexpr int kAhead = kFewAhead<kDType, kRowTiles>;
   FewGroup<kDType, kRowTiles> ahead[kAhead];
 #pragma unroll
   for (int slot = 0; slot < kAhead; ++slot) {

@@ -118,7 +118,7 @@ struct Panel {
             VnniBlockRows(tile.total_rows)};
   }
   const std::byte* CodesOf(int64_t out, int64_t group) const {
-    return rows.weight[out] + group * kBytes + kGroupHeadBytes;
+    return rows.weight[out] + group * kBytes + GroupHeadBytes(kType);
   }
 
   // Prefetches as many bytes of the panel that comes next as a group takes, in the order of memory.
@@ -133,7 +133,7 @@ struct Panel {
 #pragma GCC unroll 16
       for (int out = 0; out < kPanelOuts; ++out) {
         __builtin_memcpy(&scratch.heads[group - begin][out], rows.weight[out] + group * kBytes,
-                         kGroupHeadBytes);
+                         GroupHeadBytes(kType));
       }
     }
   }

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) PackedEmbeddingKernel(const Embeddin
     const uint32_t* group = groups + col / kGroupWeights * GroupWords(kDType);
     const CodePlace place = PlaceOfCode(kDType, static_cast<int>(col % kGroupWeights));
     constexpr auto kMask = static_cast<uint32_t>(MaxCode(kDType));
-    const uint32_t code = group[kGroupHeadWords + place.word] >> place.shift & kMask;
+    const uint32_t code = group[GroupHeadWords(kDType) + place.word] >> place.shift & kMask;
     const auto* minimum_and_step = reinterpret_cast<const __half*>(group);
     const float value =
         __fmaf_rn(static_cast<float>(code), Widen(minimum_and_step[1]), Widen(minimum_and_step[0]));

@@ -62,23 +62,50 @@ struct Simd {
     out[6] = value(_mm256_srli_epi32(low, 12));
     out[7] = value(_mm256_srli_epi32(high, 12));
   }
-  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h): eight of each
-  // nibble of the eight words.
-  static void DequantiseGroup(const void* p, F min, F step, F (&out)[8]) {
+  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h), with a minimum
+  // and a step for each half of them: eight of each nibble of the eight words.
+  static void DequantiseGroup(const void* p, const F (&min)[2], const F (&step)[2], F (&out)[8]) {
     const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(p));
-    const auto value = [&](__m256i shifted) {
+    const auto value = [&](__m256i shifted, int half) {
       const __m256i code = _mm256_and_si256(shifted, _mm256_set1_epi32(15));
-      return Fma(_mm256_cvtepi32_ps(code), step, min);
+      return Fma(_mm256_cvtepi32_ps(code), step[half], min[half]);
     };
-    out[0] = value(words);
-    out[1] = value(_mm256_srli_epi32(words, 4));
-    out[2] = value(_mm256_srli_epi32(words, 16));
-    out[3] = value(_mm256_srli_epi32(words, 20));
-    out[4] = value(_mm256_srli_epi32(words, 8));
-    out[5] = value(_mm256_srli_epi32(words, 12));
-    out[6] = value(_mm256_srli_epi32(words, 24));
-    out[7] = value(_mm256_srli_epi32(words, 28));
+    out[0] = value(words, 0);
+    out[1] = value(_mm256_srli_epi32(words, 4), 0);
+    out[2] = value(_mm256_srli_epi32(words, 16), 0);
+    out[3] = value(_mm256_srli_epi32(words, 20), 0);
+    out[4] = value(_mm256_srli_epi32(words, 8), 1);
+    out[5] = value(_mm256_srli_epi32(words, 12), 1);
+    out[6] = value(_mm256_srli_epi32(words, 24), 1);
+    out[7] = value(_mm256_srli_epi32(words, 28), 1);
   }
+  // A group's 64 codes of 6 bits, in the same order.
+  static void LoadSixes(const void* p, F (&out)[8]) {
+    const auto* lows = static_cast<const __m256i*>(p);
+    const __m128i halfs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(lows + 1));
+    const __m256i words = _mm256_loadu_si256(lows);
+    const __m256i highs = _mm256_slli_epi32(_mm256_cvtepu16_epi32(halfs), 4);
+    const auto code = [&](int shift) {
+      const __m256i low = _mm256_and_si256(_mm256_srli_epi32(words, shift), _mm256_set1_epi32(15));
+      const __m256i high =
+          _mm256_and_si256(_mm256_srli_epi32(highs, shift / 2), _mm256_set1_epi32(48));
+      return _mm256_cvtepi32_ps(_mm256_or_si256(low, high));
+    };
+    out[0] = code(0);
+    out[1] = code(4);
+    out[2] = code(16);
+    out[3] = code(20);
+    out[4] = code(8);
+    out[5] = code(12);
+    out[6] = code(24);
+    out[7] = code(28);
+  }
+  static F LoadSigned(const void* p) {  // bytes
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
+  }
+  // Lane `lane` in all of them; the first four.
+  static F Lane(F v, int lane) { return _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(lane)); }
   // Numbers of E2M1, in the same order, the first 32 times `first`, the others times `second`.
   static void LookUpGroup(const void* p, F first, F second, F (&out)[8]) {
     const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(p));

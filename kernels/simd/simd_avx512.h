@@ -51,23 +51,51 @@ struct Simd {
     out[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 8), values);
     out[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 12), values);
   }
-  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h): nibbles 0 and 1
-  // of the eight words are the first 16, then 4 and 5, 2 and 3, 6 and 7.
-  static void DequantiseGroup(const void* p, F min, F step, F (&out)[4]) {
+  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h), with a minimum
+  // and a step for each half of them: nibbles 0 and 1 of the eight words are the first 16, then 4
+  // and 5, 2 and 3, 6 and 7.
+  static void DequantiseGroup(const void* p, const F (&min)[2], const F (&step)[2], F (&out)[4]) {
     const __m512i words =
         _mm512_broadcast_i32x8(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
     const F codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const F values = Fma(codes, step, min);
+    const F first = Fma(codes, step[0], min[0]);
+    const F second = Fma(codes, step[1], min[1]);
     const __m512i begins = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
-    const auto value = [&](int shift) {
+    const auto value = [&](int shift, F values) {
       const __m512i shifts = _mm512_add_epi32(begins, _mm512_set1_epi32(shift));
       return _mm512_permutexvar_ps(_mm512_srlv_epi32(words, shifts), values);
     };
-    out[0] = value(0);
-    out[1] = value(16);
-    out[2] = value(8);
-    out[3] = value(24);
+    out[0] = value(0, first);
+    out[1] = value(16, first);
+    out[2] = value(8, second);
+    out[3] = value(24, second);
   }
+  // A group's 64 codes of 6 bits, in the same order.
+  static void LoadSixes(const void* p, F (&out)[4]) {
+    const auto* lows = static_cast<const __m256i*>(p);
+    const __m128i halfs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(lows + 1));
+    const __m512i words = _mm512_broadcast_i32x8(_mm256_loadu_si256(lows));
+    const __m512i highs = _mm512_broadcast_i32x8(_mm256_cvtepu16_epi32(halfs));
+    const __m512i begins = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+    const auto code = [&](int shift) {
+      const __m512i shifts = _mm512_add_epi32(begins, _mm512_set1_epi32(shift));
+      const __m512i low = _mm512_and_si512(_mm512_srlv_epi32(words, shifts), _mm512_set1_epi32(15));
+      const __m512i high =
+          _mm512_slli_epi32(_mm512_srlv_epi32(highs, _mm512_srli_epi32(shifts, 1)), 4);
+      const __m512i both = _mm512_or_si512(low, _mm512_and_si512(high, _mm512_set1_epi32(48)));
+      return _mm512_cvtepi32_ps(both);
+    };
+    out[0] = code(0);
+    out[1] = code(16);
+    out[2] = code(8);
+    out[3] = code(24);
+  }
+  static F LoadSigned(const void* p) {  // bytes
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+  }
+  // Lane `lane` in all of them; the first four.
+  static F Lane(F v, int lane) { return _mm512_permutexvar_ps(_mm512_set1_epi32(lane), v); }
   // Numbers of E2M1, in the same order, the first 32 times `first`, the others times `second`.
   static void LookUpGroup(const void* p, F first, F second, F (&out)[4]) {
     const __m512i words =

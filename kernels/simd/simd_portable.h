@@ -12,6 +12,7 @@ struct Simd {
   using I = int32_t __attribute__((vector_size(16)));
   using M = I;  // all bits of a lane, or none
   static constexpr int kLanes = 4;
+  static constexpr int kNibbleShifts[8] = {0, 4, 16, 20, 8, 12, 24, 28};  // in order of k
 
   static F Zero() { return F{}; }
   static F Set(float value) { return F{value, value, value, value}; }
@@ -63,25 +64,45 @@ struct Simd {
       out[v] = Fma(scale, codes, min);
     }
   }
-  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h): eight of each
-  // nibble of the eight words.
-  static void DequantiseGroup(const void* p, F min, F step, F (&out)[16]) {
-    constexpr int kShifts[8] = {0, 4, 16, 20, 8, 12, 24, 28};
+  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h), with a minimum
+  // and a step for each half of them: eight of each nibble of the eight words.
+  static void DequantiseGroup(const void* p, const F (&min)[2], const F (&step)[2], F (&out)[16]) {
     U words[2];
     __builtin_memcpy(words, p, sizeof(words));
     for (int v = 0; v < 16; ++v) {
-      const U codes = (words[v % 2] >> kShifts[v / 2]) & 15U;
-      out[v] = Fma(__builtin_convertvector(codes, F), step, min);
+      const U codes = (words[v % 2] >> kNibbleShifts[v / 2]) & 15U;
+      out[v] = Fma(__builtin_convertvector(codes, F), step[v / 8], min[v / 8]);
     }
   }
+  // A group's 64 codes of 6 bits, in the same order.
+  static void LoadSixes(const void* p, F (&out)[16]) {
+    const auto* bytes = static_cast<const unsigned char*>(p);
+    U words[2];
+    __builtin_memcpy(words, bytes, sizeof(words));
+    const auto* halfs = reinterpret_cast<const uint16_t*>(bytes + sizeof(words));
+    const U highs[2] = {Wide(halfs, kLanes), Wide(halfs + kLanes, kLanes)};
+    for (int v = 0; v < 16; ++v) {
+      const int shift = kNibbleShifts[v / 2];
+      const U low = (words[v % 2] >> shift) & 15U;
+      const U high = (highs[v % 2] >> (shift / 2)) & 3U;
+      out[v] = __builtin_convertvector(low | (high << 4), F);
+    }
+  }
+  static F LoadSigned(const void* p) {  // bytes
+    const auto* bytes = static_cast<const int8_t*>(p);
+    F v = Zero();
+    for (int i = 0; i < kLanes; ++i) v[i] = bytes[i];
+    return v;
+  }
+  // Lane `lane` in all of them; the first four.
+  static F Lane(F v, int lane) { return Set(v[lane]); }
   // Numbers of E2M1, in the same order, the first 32 times `first`, the others times `second`.
   static void LookUpGroup(const void* p, F first, F second, F (&out)[16]) {
-    constexpr int kShifts[8] = {0, 4, 16, 20, 8, 12, 24, 28};
     U words[2];
     __builtin_memcpy(words, p, sizeof(words));
     const F halves[2] = {Mul(Set(0.5F), first), Mul(Set(0.5F), second)};
     for (int v = 0; v < 16; ++v) {
-      const U codes = words[v % 2] >> kShifts[v / 2];
+      const U codes = words[v % 2] >> kNibbleShifts[v / 2];
       const U exponent = (codes >> 1) & 3U;
       const U subnormal = codes & 1U;  // twice the number, as all that follows
       const U normal = (subnormal | 2U) << ((exponent + 3U) & 3U);

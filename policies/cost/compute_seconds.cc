@@ -85,11 +85,18 @@ ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows, ProductOve
 }
 
 const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weights) {
-  // Profiles of before there were numbers have rates of other types.
-  if (weights == DType::kFp8)
-    return rates.matmul_fp8.empty() ? rates.matmul_mxfp4 : rates.matmul_fp8;
-  if (weights == DType::kMxfp4 && !rates.matmul_mxfp4.empty()) return rates.matmul_mxfp4;
-  return CodeBits(weights) == 8 ? rates.matmul_8bit : rates.matmul_4bit;
+  const bool has_8 = CodeBits(weights) == 8;
+  switch (weights) {
+    case DType::kQ8:
+    case DType::kQ4:
+    case DType::kInt8:
+    case DType::kInt4:
+      break;
+    default:  // as floats in registers; profiles of before there were any have other rates
+      if (has_8 && !rates.matmul_fp8.empty()) return rates.matmul_fp8;
+      if (!rates.matmul_mxfp4.empty()) return rates.matmul_mxfp4;
+  }
+  return has_8 ? rates.matmul_8bit : rates.matmul_4bit;
 }
 
 // Quantised weights have the overhead of 16-bit ones, and where their own rates are not known the

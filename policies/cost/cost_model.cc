@@ -50,6 +50,9 @@ void CostModel::AddProduct(const Linear& linear, ProductsSize& size) const {
   size.edges += 0.5 * static_cast<double>(weight.rows + weight.cols);
   size.bytes += weight.bytes();
   ++size.num_products;
+  if (weight.bytes() <= size.largest) return;
+  size.largest = weight.bytes();
+  size.weights = weight.dtype;
 }
 
 void CostModel::AddExperts(const Experts& experts, LayerSize& size) const {
@@ -181,13 +184,12 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
   return seconds;
 }
 
-UnitSeconds CostModel::Products(const ProductsSize& size, DType weights, int64_t rows,
-                                double times) const {
+UnitSeconds CostModel::Products(const ProductsSize& size, int64_t rows, double times) const {
   UnitSeconds seconds;
   if (size.elements == 0) return seconds;
   const UnitSeconds product = ProductSeconds(
       rates_.device,
-      {rows, size.elements, size.bytes, size.edges, weights,
+      {rows, size.elements, size.bytes, size.edges, size.weights,
        enqueues_ ? ProductOverhead::kPerProduct : ProductOverhead::kPerEdge, size.num_products});
   for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
     seconds[unit] = times * product[unit];
@@ -204,8 +206,8 @@ UnitSeconds CostModel::ExpertSeconds(const LayerSize& size, int64_t tokens) cons
       std::clamp<int64_t>(std::llround(load.tokens), 1, plan_.workspace.chunk_tokens);
   const double taken = load.touched * load.tokens / static_cast<double>(batches);
   const auto num_experts = static_cast<double>(size.experts->experts.size());
-  UnitSeconds seconds = Products(size.of_experts, ExpertDType(plan_.shape), rows,
-                                 taken / num_experts / static_cast<double>(rows));
+  UnitSeconds seconds =
+      Products(size.of_experts, rows, taken / num_experts / static_cast<double>(rows));
   seconds[CostUnit::kStates] = 2.0 * ResidualSeconds(plan_, rates_.device, std::llround(taken));
   return seconds;
 }
@@ -218,10 +220,8 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   const int64_t tokens = head ? load.rows : load.tokens;
   const int64_t chunk = head ? tokens : std::min(tokens, plan_.workspace.chunk_tokens);
   const int64_t num_chunks = (tokens + chunk - 1) / chunk;
-  const bool is_of_layer = !head && of.part != ComputePart::kEmbedding;
-  const DType weights = is_of_layer ? LayerDType(plan_.shape) : MatrixDType(plan_.shape);
-  UnitSeconds seconds = Products(size.products, weights, chunk,
-                                 static_cast<double>(tokens) / static_cast<double>(chunk));
+  UnitSeconds seconds =
+      Products(size.products, chunk, static_cast<double>(tokens) / static_cast<double>(chunk));
   if (size.experts != nullptr) seconds += ExpertSeconds(size, tokens);
   seconds[CostUnit::kMemory] +=
       Over(static_cast<double>(tokens * size.gathered_bytes), rates_.device.memory_bytes_per_s);

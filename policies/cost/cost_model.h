@@ -44,6 +44,8 @@ class CostModel {
     double edges = 0.0;
     int64_t num_products = 0;
     int64_t bytes = 0;
+    DType weights = DType::kF16;  // of the largest matrix
+    int64_t largest = 0;          // its bytes
   };
   struct LayerSize {
     ProductsSize products;             // of matrices that all tokens are multiplied with
@@ -64,7 +66,7 @@ class CostModel {
   void AddProduct(const Linear& linear, ProductsSize& size) const;
   void AddExperts(const Experts& experts, LayerSize& size) const;
   // `times` so many rows are multiplied with all of these matrices.
-  UnitSeconds Products(const ProductsSize& size, DType weights, int64_t rows, double times) const;
+  UnitSeconds Products(const ProductsSize& size, int64_t rows, double times) const;
   int64_t ChosenBytes(const LayerSize& size, int64_t bytes, const BatchLoad& load) const;
   UnitSeconds ExpertSeconds(const LayerSize& size, int64_t tokens) const;
 

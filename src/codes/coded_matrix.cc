@@ -130,7 +130,7 @@ class GroupWriter {
     std::array<uint8_t, kGroupWeights> all{};
     std::ranges::copy(codes, all.begin());
     const auto bytes = static_cast<std::size_t>(GroupBytes(dtype_));
-    kernels::PackGroup(head, all, dtype_, out_.first(bytes));
+    kernels::PackGroup(std::as_bytes(std::span(&head, 1)), all, dtype_, out_.first(bytes));
     out_ = out_.subspan(bytes);
   }
 

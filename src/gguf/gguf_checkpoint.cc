@@ -57,6 +57,7 @@ class GgufCheckpoint : public Checkpoint {
   std::string_view format() const override { return "GGUF"; }
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
+  void ReadRows(int64_t index, int64_t first_row, std::span<std::byte> out) const override;
   void VisitFiles(const std::function<void(const ModelFile&)>& visit) const override {
     for (const ModelFile& file : files_) visit(file);
   }
@@ -84,6 +85,19 @@ void GgufCheckpoint::Read(int64_t index, int64_t offset, std::span<std::byte> ou
       static_cast<std::size_t>(RoundUp(end, bytes) - offset / bytes * bytes));
   ReadElements(place, offset / bytes, whole);
   std::copy_n(whole.begin() + offset % bytes, out.size(), out.begin());
+}
+
+void GgufCheckpoint::ReadRows(int64_t index, int64_t first_row, std::span<std::byte> out) const {
+  const Place& place = places_[static_cast<std::size_t>(index)];
+  const GgufType& type = *place.type;
+  const auto held_bytes = static_cast<std::size_t>(RowBytes(*type.held, place.cols));
+  std::vector<std::byte> blocks(
+      static_cast<std::size_t>(place.cols / type.block_values * type.block_bytes));
+  for (int64_t row = first_row; !out.empty(); ++row, out = out.subspan(held_bytes)) {
+    const int64_t file_row = place.rows.FileRow(row);
+    files_[place.file].ReadAt(place.offset + file_row * std::ssize(blocks), blocks);
+    HoldBlocks(type, blocks, out.first(held_bytes));
+  }
 }
 
 // Elements of the tensor as it was published, from number `first` on. Requires: out is whole ones.
@@ -180,7 +194,11 @@ class Entries {
     const GgufType& type = *entry.place.type;
     const ModelFile& file = files_[entry.place.file].file;
     entry.tensor.dtype = type.dtype;
-    if (type.IsBlock()) entry.tensor.coded = type.name;
+    if (type.IsBlock()) {
+      entry.tensor.coded = type.name;
+      entry.tensor.held = type.held;
+      if (!type.held) entry.tensor.why_decoded = "is of a type that is not held";
+    }
     const auto bytes = CheckedBytes(tensor.shape, DTypeBytes(type.dtype));
     if (!bytes || entry.place.cols % type.block_values != 0) {
       metadata_.Refuse(fmt::format("tensor \"{}\": a shape that {} does not allow",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -10,90 +11,11 @@
 #include <vector>
 
 #include "kernels/convert/convert.h"
+#include "kernels/convert/quantise.h"
 #include "spillway/error.h"
 
 namespace spillway {
 namespace {
-
-constexpr int64_t kShort = 32;  // values of a block
-constexpr int64_t kLong = 256;  // of a block whose scales are coded too
-constexpr int kGroup = 32;      // values that share a scale in the longer ones of it
-
-// Fields of a block, read one after the other.
-class Fields {
- public:
-  explicit Fields(const std::byte* at) : at_(reinterpret_cast<const uint8_t*>(at)) {}
-
-  const uint8_t* Bytes(int64_t count) { return std::exchange(at_, at_ + count); }
-
-  float Half() {
-    uint16_t bits = 0;
-    std::memcpy(&bits, Bytes(sizeof(bits)), sizeof(bits));
-    return kernels::HalfToFloat(bits);
-  }
-
-  uint32_t Word() {
-    uint32_t bits = 0;
-    std::memcpy(&bits, Bytes(sizeof(bits)), sizeof(bits));
-    return bits;
-  }
-
- private:
-  const uint8_t* at_;
-};
-
-int Low(uint8_t pair) { return pair & 15; }
-int High(uint8_t pair) { return pair >> 4; }
-
-// Code `i` of 32 in 16 bytes: the low halves of all, then the high ones.
-int Nibble(const uint8_t* pairs, int i) { return i < 16 ? Low(pairs[i]) : High(pairs[i - 16]); }
-
-void DecodeQ4Zero(const std::byte* block, float* values) {
-  Fields fields(block);
-  const float scale = fields.Half();
-  const uint8_t* pairs = fields.Bytes(16);
-  for (int i = 0; i < kShort; ++i) values[i] = static_cast<float>(Nibble(pairs, i) - 8) * scale;
-}
-
-void DecodeQ4One(const std::byte* block, float* values) {
-  Fields fields(block);
-  const float scale = fields.Half();
-  const float minimum = fields.Half();
-  const uint8_t* pairs = fields.Bytes(16);
-  for (int i = 0; i < kShort; ++i)
-    values[i] = static_cast<float>(Nibble(pairs, i)) * scale + minimum;
-}
-
-int FiveBits(const uint8_t* pairs, uint32_t fifth, int i) {
-  return Nibble(pairs, i) | static_cast<int>(fifth >> i & 1) << 4;
-}
-
-void DecodeQ5Zero(const std::byte* block, float* values) {
-  Fields fields(block);
-  const float scale = fields.Half();
-  const uint32_t fifth = fields.Word();
-  const uint8_t* pairs = fields.Bytes(16);
-  for (int i = 0; i < kShort; ++i)
-    values[i] = static_cast<float>(FiveBits(pairs, fifth, i) - 16) * scale;
-}
-
-void DecodeQ5One(const std::byte* block, float* values) {
-  Fields fields(block);
-  const float scale = fields.Half();
-  const float minimum = fields.Half();
-  const uint32_t fifth = fields.Word();
-  const uint8_t* pairs = fields.Bytes(16);
-  for (int i = 0; i < kShort; ++i)
-    values[i] = static_cast<float>(FiveBits(pairs, fifth, i)) * scale + minimum;
-}
-
-void DecodeQ8Zero(const std::byte* block, float* values) {
-  Fields fields(block);
-  const float scale = fields.Half();
-  const uint8_t* codes = fields.Bytes(kShort);
-  for (int i = 0; i < kShort; ++i)
-    values[i] = static_cast<float>(static_cast<int8_t>(codes[i])) * scale;
-}
 
 // Values of 4 bits without a mantissa's leading zeros, twice what they stand for.
 constexpr std::array<float, 16> kTwiceFp4 = {0, 1,  2,  3,  4,  6,  8,  12,
@@ -107,130 +29,47 @@ float HalfPower(uint8_t exponent) {
 }
 
 void DecodeMxfp4(const std::byte* block, float* values) {
-  Fields fields(block);
-  const float scale = HalfPower(*fields.Bytes(1));
-  const uint8_t* pairs = fields.Bytes(16);
-  for (int i = 0; i < kShort; ++i)
-    values[i] = kTwiceFp4[static_cast<std::size_t>(Nibble(pairs, i))] * scale;
-}
-
-// Scale and minimum of the groups of a block of Q4_K and Q5_K: 6 bits each in 12 bytes, of the last
-// four groups the high 2 bits apart.
-class GroupScales {
- public:
-  GroupScales(float scale, float minimum, const uint8_t* parts)
-      : scale_(scale), minimum_(minimum), parts_(parts) {}
-
-  float Scale(int group) const {
-    const int code =
-        group < 4 ? parts_[group] & 63 : Low(parts_[group + 4]) | parts_[group - 4] >> 6 << 4;
-    return scale_ * static_cast<float>(code);
-  }
-  float Minimum(int group) const {
-    const int code =
-        group < 4 ? parts_[group + 4] & 63 : High(parts_[group + 4]) | parts_[group] >> 6 << 4;
-    return minimum_ * static_cast<float>(code);
-  }
-
- private:
-  float scale_;
-  float minimum_;
-  const uint8_t* parts_;
-};
-
-GroupScales ReadGroupScales(Fields& fields) {
-  const float scale = fields.Half();
-  const float minimum = fields.Half();
-  return {scale, minimum, fields.Bytes(12)};
-}
-
-// Code of a group: 32 bytes hold the low halves of one group and the high ones of the next.
-int GroupNibble(const uint8_t* pairs, int group, int i) {
-  const uint8_t pair = pairs[group / 2 * kGroup + i];
-  return group % 2 == 0 ? Low(pair) : High(pair);
-}
-
-void DecodeQ4K(const std::byte* block, float* values) {
-  Fields fields(block);
-  const GroupScales scales = ReadGroupScales(fields);
-  const uint8_t* pairs = fields.Bytes(kLong / 2);
-  for (int group = 0; group < kLong / kGroup; ++group) {
-    const float scale = scales.Scale(group);
-    const float minimum = scales.Minimum(group);
-    for (int i = 0; i < kGroup; ++i)
-      *values++ = scale * static_cast<float>(GroupNibble(pairs, group, i)) - minimum;
+  const float scale = HalfPower(std::to_integer<uint8_t>(block[0]));
+  for (int i = 0; i < kShortBlock; ++i) {
+    const auto pair = std::to_integer<std::size_t>(block[1 + i % 16]);
+    values[i] = kTwiceFp4[i < 16 ? pair & 15 : pair >> 4] * scale;
   }
 }
 
-void DecodeQ5K(const std::byte* block, float* values) {
-  Fields fields(block);
-  const GroupScales scales = ReadGroupScales(fields);
-  const uint8_t* fifth = fields.Bytes(kGroup);
-  const uint8_t* pairs = fields.Bytes(kLong / 2);
-  for (int group = 0; group < kLong / kGroup; ++group) {
-    const float scale = scales.Scale(group);
-    const float minimum = scales.Minimum(group);
-    for (int i = 0; i < kGroup; ++i) {
-      const int code = GroupNibble(pairs, group, i) | (fifth[i] >> group & 1) << 4;
-      *values++ = scale * static_cast<float>(code) - minimum;
-    }
+template <SplitBlock kSplit>
+void DecodeShort(const std::byte* block, float* values) {
+  GgufBlock parts;
+  kSplit(block, parts);
+  const float scale = kernels::HalfToFloat(parts.scale);
+  const float minimum = kernels::HalfToFloat(parts.minimum);
+  for (std::size_t i = 0; i < kShortBlock; ++i) {
+    const float value = static_cast<float>(parts.codes[i] - parts.middle) * scale;
+    values[i] = parts.middle > 0 ? value : value + minimum;
   }
 }
 
-// Halves of 128 values, of each first 32 bytes for the low halves of groups 0 and 1, ...
-void DecodeQ6K(const std::byte* block, float* values) {
-  Fields fields(block);
-  const uint8_t* low = fields.Bytes(kLong / 2);
-  const uint8_t* high = fields.Bytes(kLong / 4);
-  const uint8_t* scales = fields.Bytes(kLong / 16);
-  const float scale = fields.Half();
-  for (int i = 0; i < kLong; ++i) {
-    const int half = i / 128;
-    const int group = i / kGroup % 4;
-    const int place = i % kGroup;
-    const uint8_t pair = low[half * 64 + group % 2 * kGroup + place];
-    const int top = high[half * kGroup + place] >> 2 * group & 3;
-    const int code = (group < 2 ? Low(pair) : High(pair)) | top << 4;
-    const float step = scale * static_cast<float>(static_cast<int8_t>(scales[i / 16]));
-    values[i] = step * static_cast<float>(code - 32);
+template <SplitBlock kSplit>
+void DecodeLong(const std::byte* block, float* values) {
+  GgufBlock parts;
+  kSplit(block, parts);
+  const float scale = kernels::HalfToFloat(parts.scale);
+  const float minimum = kernels::HalfToFloat(parts.minimum);
+  for (std::size_t i = 0; i < kLongBlock; ++i) {
+    const float step = scale * static_cast<float>(parts.scales[i / kBlockPart]);
+    const float offset = minimum * static_cast<float>(parts.minimums[i / kBlockPart]);
+    const float value = step * static_cast<float>(parts.codes[i] - parts.middle);
+    values[i] = parts.middle > 0 ? value : value - offset;
   }
 }
 
-// Two bits of value `i` of a block: 32 bytes for each half of 128, group by group from the lowest.
-int TwoBits(const uint8_t* fours, int i) {
-  return fours[i / 128 * kGroup + i % kGroup] >> 2 * (i / kGroup % 4) & 3;
+template <SplitBlock kSplit>
+constexpr GgufType Short(std::string_view name, int64_t bytes, std::optional<DType> held) {
+  return {name, kShortBlock, bytes, DType::kF32, DecodeShort<kSplit>, held, kSplit};
 }
 
-void DecodeQ2K(const std::byte* block, float* values) {
-  Fields fields(block);
-  const uint8_t* scales = fields.Bytes(kLong / 16);
-  const uint8_t* fours = fields.Bytes(kLong / 4);
-  const float scale = fields.Half();
-  const float minimum = fields.Half();
-  for (int i = 0; i < kLong; ++i) {
-    const float step = scale * static_cast<float>(Low(scales[i / 16]));
-    const float offset = minimum * static_cast<float>(High(scales[i / 16]));
-    values[i] = step * static_cast<float>(TwoBits(fours, i)) - offset;
-  }
-}
-
-// Scale of 16 values in 6 bits: 4 low ones in the first 8 bytes, 2 high ones in the last 4.
-int SixBitScale(const uint8_t* parts, int group) {
-  const int low = group < 8 ? Low(parts[group]) : High(parts[group - 8]);
-  return (low | (parts[8 + group % 4] >> 2 * (group / 4) & 3) << 4) - 32;
-}
-
-void DecodeQ3K(const std::byte* block, float* values) {
-  Fields fields(block);
-  const uint8_t* third = fields.Bytes(kGroup);
-  const uint8_t* fours = fields.Bytes(kLong / 4);
-  const uint8_t* parts = fields.Bytes(12);
-  const float scale = fields.Half();
-  for (int i = 0; i < kLong; ++i) {
-    const int below = third[i % kGroup] >> i / kGroup & 1 ? 0 : 4;
-    const float step = scale * static_cast<float>(SixBitScale(parts, i / 16));
-    values[i] = step * static_cast<float>(TwoBits(fours, i) - below);
-  }
+template <SplitBlock kSplit>
+constexpr GgufType Long(std::string_view name, int64_t bytes, DType held) {
+  return {name, kLongBlock, bytes, DType::kF32, DecodeLong<kSplit>, held, kSplit};
 }
 
 // Types that are read, by their numbers in a file.
@@ -239,17 +78,17 @@ const std::vector<std::pair<uint32_t, GgufType>>& Types() {
       {0, {"F32", 1, 4, DType::kF32}},
       {1, {"F16", 1, 2, DType::kF16}},
       {30, {"BF16", 1, 2, DType::kBF16}},
-      {8, {"Q8_0", kShort, 34, DType::kF32, DecodeQ8Zero}},
-      {2, {"Q4_0", kShort, 18, DType::kF32, DecodeQ4Zero}},
-      {3, {"Q4_1", kShort, 20, DType::kF32, DecodeQ4One}},
-      {6, {"Q5_0", kShort, 22, DType::kF32, DecodeQ5Zero}},
-      {7, {"Q5_1", kShort, 24, DType::kF32, DecodeQ5One}},
-      {10, {"Q2_K", kLong, 84, DType::kF32, DecodeQ2K}},
-      {11, {"Q3_K", kLong, 110, DType::kF32, DecodeQ3K}},
-      {12, {"Q4_K", kLong, 144, DType::kF32, DecodeQ4K}},
-      {13, {"Q5_K", kLong, 176, DType::kF32, DecodeQ5K}},
-      {14, {"Q6_K", kLong, 210, DType::kF32, DecodeQ6K}},
-      {39, {"MXFP4", kShort, 17, DType::kF32, DecodeMxfp4}}};
+      {8, Short<SplitQ80>("Q8_0", 34, DType::kGgufQ8)},
+      {2, Short<SplitQ40>("Q4_0", 18, DType::kGgufQ4)},
+      {3, Short<SplitQ41>("Q4_1", 20, DType::kGgufM4)},
+      {6, Short<SplitQ50>("Q5_0", 22, DType::kGgufQ8)},
+      {7, Short<SplitQ51>("Q5_1", 24, std::nullopt)},
+      {10, Long<SplitQ2K>("Q2_K", 84, DType::kGgufK6)},
+      {11, Long<SplitQ3K>("Q3_K", 110, DType::kGgufK6)},
+      {12, Long<SplitQ4K>("Q4_K", 144, DType::kGgufK4)},
+      {13, Long<SplitQ5K>("Q5_K", 176, DType::kGgufK6)},
+      {14, Long<SplitQ6K>("Q6_K", 210, DType::kGgufK6)},
+      {39, {"MXFP4", kShortBlock, 17, DType::kF32, DecodeMxfp4}}};
   return types;
 }
 
@@ -290,6 +129,82 @@ void DecodeBlocks(const GgufType& type, std::span<const std::byte> blocks,
   for (int64_t block = 0; block < count; ++block)
     type.decode(blocks.data() + block * type.block_bytes,
                 values.data() + block * type.block_values);
+}
+
+namespace {
+
+// Parts of the 64 weights of a group, from value `begin` of a block on, or of two blocks of 32.
+struct GroupParts {
+  std::array<std::byte, 12> head = {};
+  std::array<uint8_t, kGroupWeights> codes = {};
+
+  void PutHalf(std::size_t at, uint16_t half) {
+    std::memcpy(head.data() + at, &half, sizeof(half));
+  }
+};
+
+// Scale, minimum and codes of half `half` of a group, counted from the held type's own middle.
+void AddShort(const GgufBlock& block, DType held, std::size_t half, GroupParts& group) {
+  const bool has_minimum = kernels::HasTwoMinimums(held);
+  const auto more = has_minimum ? 0 : kernels::MiddleCode(held) - block.middle;
+  const std::size_t at = half * sizeof(uint16_t);
+  group.PutHalf(at, block.scale);
+  if (has_minimum) group.PutHalf(kernels::kMinimumsAt + at, block.minimum);
+  for (std::size_t i = 0; i < kShortBlock; ++i)
+    group.codes[half * kShortBlock + i] = static_cast<uint8_t>(block.codes[i] + more);
+}
+
+// Codes that are counted from a middle have minimums that are it times their scales.
+GroupParts PartsOf(const GgufBlock& block, DType held, std::size_t begin) {
+  GroupParts group;
+  group.PutHalf(0, block.scale);
+  const float middle = kernels::HalfToFloat(block.scale) * static_cast<float>(block.middle);
+  group.PutHalf(2, block.middle == 0 ? block.minimum : kernels::FloatToHalf(middle));
+  const auto count = static_cast<std::size_t>(kernels::NumCodedScales(held));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t part = (begin + i * kGroupWeights / count) / kBlockPart;
+    const auto at = static_cast<std::size_t>(kernels::kCodedScalesAt) + i;
+    group.head[at] = static_cast<std::byte>(block.scales[part]);
+    group.head[at + count] =
+        static_cast<std::byte>(block.middle == 0 ? block.minimums[part] : block.scales[part]);
+  }
+  std::copy_n(block.codes.begin() + static_cast<std::ptrdiff_t>(begin), kGroupWeights,
+              group.codes.begin());
+  return group;
+}
+
+void Pack(const GroupParts& parts, DType held, std::span<std::byte> group) {
+  const auto head = std::span(parts.head).first(static_cast<std::size_t>(GroupHeadBytes(held)));
+  kernels::PackGroup(head, parts.codes, held, group);
+}
+
+}  // namespace
+
+void HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
+                std::span<std::byte> groups) {
+  const DType held = type.held.value();
+  const auto block_bytes = static_cast<std::size_t>(type.block_bytes);
+  const auto group_bytes = static_cast<std::size_t>(GroupBytes(held));
+  GgufBlock block;
+  while (!groups.empty()) {
+    GroupParts parts;
+    if (type.block_values == kLongBlock) {
+      type.split(blocks.data(), block);
+      for (std::size_t begin = 0; begin < kLongBlock; begin += kGroupWeights) {
+        Pack(PartsOf(block, held, begin), held, groups.first(group_bytes));
+        groups = groups.subspan(group_bytes);
+      }
+      blocks = blocks.subspan(block_bytes);
+      continue;
+    }
+    for (std::size_t half = 0; half < 2 && !blocks.empty(); ++half) {
+      type.split(blocks.data(), block);
+      AddShort(block, held, half, parts);
+      blocks = blocks.subspan(block_bytes);
+    }
+    Pack(parts, held, groups.first(group_bytes));
+    groups = groups.subspan(group_bytes);
+  }
 }
 
 }  // namespace spillway

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "spillway/dtype.h"
+#include "src/gguf/gguf_block.h"
 
 namespace spillway {
 
@@ -20,6 +22,9 @@ struct GgufType {
   int64_t block_bytes = 0;    // little-endian
   DType dtype = DType::kF32;  // of its values: as stored, or decoded
   Decode decode = nullptr;    // one block; null: values lie in the file as they are
+  // Type of groups of 64 that holds the same weights, and what they are made of; nullopt: none.
+  std::optional<DType> held = std::nullopt;
+  SplitBlock split = nullptr;
 
   bool IsBlock() const { return decode != nullptr; }
 };
@@ -36,5 +41,10 @@ std::string ReadGgufTypes();
 // Values of whole blocks. Requires: type.IsBlock(); blocks.size() is a multiple of its block_bytes,
 // values have room for all of them.
 void DecodeBlocks(const GgufType& type, std::span<const std::byte> blocks, std::span<float> values);
+
+// Fills `groups` with a row in the type that holds it. Requires: type.held; the blocks of one row,
+// or of rows of whole groups; groups.size() == RowBytes of as many values.
+void HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
+                std::span<std::byte> groups);
 
 }  // namespace spillway

@@ -26,6 +26,29 @@ Model MakeModel(ModelShape shape) {
   return builder.Take();
 }
 
+DType LayerDType(const ModelShape& shape, int64_t matrix) {
+  if (shape.layer_codes.empty() || shape.weight_bits != 16) return MatrixDType(shape);
+  if (shape.layer_codes.size() == 1) return shape.layer_codes.front();
+  SPILLWAY_CHECK(matrix < std::ssize(shape.layer_codes));
+  return shape.layer_codes[static_cast<std::size_t>(matrix)];
+}
+
+std::vector<TensorRef> MatricesOfLayers(ModelShape shape) {
+  constexpr DType kMark = DType::kInt8;  // what is held otherwise has another
+  shape.weight_bits = 16;
+  shape.layer_codes = {kMark};
+  const Model model = MakeModel(std::move(shape));
+  std::vector<TensorRef> matrices;
+  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+    const std::vector<TensorSpec>& tensors = model.layers[layer].tensors;
+    for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      if (tensors[tensor].dtype == kMark)
+        matrices.push_back({static_cast<int32_t>(layer), static_cast<int32_t>(tensor)});
+    }
+  }
+  return matrices;
+}
+
 int64_t WidthOf(const ModelShape& shape, Buf buf) {
   const int64_t q = shape.num_heads * shape.head_dim;
   switch (buf) {

@@ -19,13 +19,17 @@ void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
 TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols,
                                std::vector<TensorSource> sources) {
   const bool is_of_layer = model_.layers.back().decoder_layer >= 0;
-  const DType dtype = is_of_layer ? LayerDType(model_.shape) : MatrixDType(model_.shape);
-  return Matrix(std::move(name), rows, cols, dtype, std::move(sources));
+  const DType dtype =
+      is_of_layer ? LayerDType(model_.shape, num_layer_matrices_++) : MatrixDType(model_.shape);
+  return AddTensor({std::move(name), rows, cols, dtype, std::move(sources)});
 }
 
-TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols, DType dtype,
+TensorRef ModelBuilder::Expert(std::string name, int64_t rows, int64_t cols,
                                std::vector<TensorSource> sources) {
-  return AddTensor({std::move(name), rows, cols, dtype, std::move(sources)});
+  const ModelShape& shape = model_.shape;
+  if (!shape.experts.mxfp4 || shape.weight_bits != 16)
+    return Matrix(std::move(name), rows, cols, std::move(sources));
+  return AddTensor({std::move(name), rows, cols, DType::kMxfp4, std::move(sources)});
 }
 
 TensorRef ModelBuilder::Positions(std::string name, int64_t rows, int64_t cols,

@@ -25,8 +25,8 @@ class ModelBuilder {
   // Tensors of the current layer, in the order in which a store keeps them.
   TensorRef Matrix(std::string name, int64_t rows, int64_t cols,
                    std::vector<TensorSource> sources = {});
-  TensorRef Matrix(std::string name, int64_t rows, int64_t cols, DType dtype,
-                   std::vector<TensorSource> sources);
+  // A matrix of an expert that tokens are routed to.
+  TensorRef Expert(std::string name, int64_t rows, int64_t cols, std::vector<TensorSource> sources);
   // A table that is never quantised: learned positions are few, and their errors would add to
   // every token's state.
   TensorRef Positions(std::string name, int64_t rows, int64_t cols,
@@ -51,6 +51,7 @@ class ModelBuilder {
   TensorRef AddTensor(TensorSpec spec);
 
   Model model_;
+  int64_t num_layer_matrices_ = 0;  // so far, as LayerDType counts them
 };
 
 }  // namespace spillway

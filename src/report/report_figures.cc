@@ -1,6 +1,10 @@
 #include "src/report/report_figures.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cmath>
+#include <set>
 
 namespace spillway {
 
@@ -40,7 +44,9 @@ std::string HeldTypesText(const ModelShape& shape) {
 
 std::string PublishedCodesText(const ModelShape& shape) {
   std::string text;
-  if (shape.layer_codes) text += fmt::format(", layers in {}", DTypeName(*shape.layer_codes));
+  std::set<std::string_view> names;
+  for (const DType dtype : shape.layer_codes) names.insert(DTypeName(dtype));
+  if (!names.empty()) text += fmt::format(", layers in {}", fmt::join(names, " and "));
   if (shape.experts.mxfp4) text += ", experts in MXFP4";
   return text;
 }

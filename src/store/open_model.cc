@@ -172,17 +172,17 @@ ModelShape OpenShape(OpenedModel& model) {
   if (config.quantisation) {
     const bool is_mxfp4 = config.quantisation->method == CodeMethod::kMxfp4;
     config.shape.experts.mxfp4 = is_mxfp4 && config.shape.experts.num > 0;
-    config.shape.layer_codes = HeldCodes(*config.quantisation);
+    if (const auto codes = HeldCodes(*config.quantisation)) config.shape.layer_codes = {*codes};
   }
   return std::move(config.shape);
 }
 
 // Has the layers' matrices in the codes that the checkpoint publishes, where they can be held.
 void HoldLayerCodes(OpenedModel& model) {
-  const LayerCodes codes = FindLayerCodes(model.shape, *model.checkpoint, model.weights);
-  if (!codes.held) return;
+  LayerCodes codes = FindLayerCodes(model.shape, *model.checkpoint, model.weights);
+  if (codes.held.empty()) return;
   ModelShape shape = model.shape;
-  shape.layer_codes = codes.held;
+  shape.layer_codes = std::move(codes.held);
   static_cast<Model&>(model) = MakeModel(std::move(shape));
 }
 
@@ -196,7 +196,7 @@ OpenedModel OpenModel(const ModelChoice& choice) {
   const bool is_published = model.store.empty() && model.checkpoint != nullptr;
   if (is_published) {
     shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
-    shape.layer_codes.reset();
+    shape.layer_codes.clear();
   }
   // Codes have other NaNs, or none.
   const bool decodes = choice.weight_bits || choice.nonfinite == NonFiniteWeights::kAllow;

@@ -1,6 +1,7 @@
 #include "src/store/shape_json.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -251,15 +252,42 @@ int ReadWeightBits(const JsonNode& json) {
   RefuseShape(json, fmt::format("\"weight_bits\" is {}, not 8 or 4", bits));
 }
 
-std::optional<DType> ReadLayerCodes(const JsonNode& json) {
+constexpr std::array kLayerCodes = {DType::kInt8,   DType::kInt4,   DType::kFp8,    DType::kGgufQ8,
+                                    DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6};
+
+std::string LayerCodeNames() {
+  std::vector<std::string_view> names;
+  for (const DType dtype : kLayerCodes) names.push_back(DTypeName(dtype));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+DType LayerCodeOf(const JsonNode& json, const JsonNode& node, const ModelShape& shape) {
+  const std::string name = node.Text();
+  if (name == DTypeName(shape.dtype)) return shape.dtype;
+  const auto found = std::ranges::find(kLayerCodes, name, DTypeName);
+  if (found != kLayerCodes.end()) return *found;
+  RefuseShape(json, fmt::format("\"layer_codes\" has \"{}\", which is neither {} nor of {}",
+                                Printable(name, 40), DTypeName(shape.dtype), LayerCodeNames()));
+}
+
+// A name, or one for each matrix. Requires: the rest of the shape is read.
+std::vector<DType> ReadLayerCodes(const JsonNode& json, const ModelShape& shape) {
   const std::optional<JsonNode> found = json.Find("layer_codes");
-  if (!found) return std::nullopt;
-  const std::string name = found->Text();
-  for (const DType dtype : {DType::kInt8, DType::kInt4, DType::kFp8}) {
-    if (name == DTypeName(dtype)) return dtype;
-  }
+  if (!found) return {};
+  if (found->value().is_string()) return {LayerCodeOf(json, *found, shape)};
+  std::vector<DType> codes;
+  for (const JsonNode& node : found->Items()) codes.push_back(LayerCodeOf(json, node, shape));
+  const auto wanted = MatricesOfLayers(shape).size();
+  if (codes.size() == wanted) return codes;
   RefuseShape(json,
-              fmt::format("\"layer_codes\" is \"{}\", not int8, int4 or fp8", Printable(name, 40)));
+              fmt::format("\"layer_codes\" has {} types for {} matrices", codes.size(), wanted));
+}
+
+Json LayerCodesJson(const std::vector<DType>& codes) {
+  if (codes.size() == 1) return DTypeName(codes.front());
+  Json names = Json::array();
+  for (const DType dtype : codes) names.push_back(DTypeName(dtype));
+  return names;
 }
 
 void ReadTokenIds(const JsonNode& json, ModelShape& shape) {
@@ -314,7 +342,7 @@ Json ShapeToJson(const ModelShape& shape) {
   }
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
-  if (shape.layer_codes) json["layer_codes"] = DTypeName(*shape.layer_codes);
+  if (!shape.layer_codes.empty()) json["layer_codes"] = LayerCodesJson(shape.layer_codes);
   return json;
 }
 
@@ -330,10 +358,10 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
                 "choose a model of that family");
   }
   shape.weight_bits = ReadWeightBits(json);
-  shape.layer_codes = ReadLayerCodes(json);
   if (const std::optional<JsonNode> block = json.FindSet("block")) ReadBlock(*block, shape);
   ReadTokenIds(json, shape);
   CheckHeads(shape, json);
+  shape.layer_codes = ReadLayerCodes(json, shape);
   return shape;
 }
 

@@ -140,12 +140,13 @@ std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
     text = DescribeShape(model);
     const WeightMap map = ResolveWeights(model, checkpoint);
     const LayerCodes codes = FindLayerCodes(shape, checkpoint, map);
-    if (codes.held) {
+    if (!codes.held.empty()) {
       shape.layer_codes = codes.held;
       text = DescribeShape(MakeModel(std::move(shape)));
     }
     if (!codes.obstacle.empty())
-      text += fmt::format("codes       decoded to 16 bits: {}\n", codes.obstacle);
+      text += fmt::format("codes       {}decoded to 16 bits: {}\n",
+                          shape.layer_codes.empty() ? "" : "some ", codes.obstacle);
     text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",
                         map.surplus.size());
   } catch (const Error& error) {

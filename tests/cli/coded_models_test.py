@@ -91,7 +91,7 @@ class Answers(CodedTest):
         for form, why in (("awq", "has a scale for fewer weights than 64"), ("gptq-8-ordered", "has a scale for fewer weights than 64"),
                           ("int8-rows", "has integers with scales of 32 bits")):
             coded, _ = self.make(form)
-            self.assertIn(f"codes       decoded to 16 bits: \"model.layers.0.mlp.down_proj.weight\" {why}", self.inspect(coded))
+            self.assertIn(f"codes       decoded to 16 bits: \"model.layers.0.self_attn.q_proj.weight\" {why}", self.inspect(coded))
         coded, _ = self.make("gptq-4-wide")
         name = "model.layers.1.self_attn.o_proj.g_idx"
         self.change_tensor(coded, name, struct.pack("<128i", 1, *(col // 64 for col in range(1, 128))))

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import pathlib
 import shutil
 import sys
@@ -11,6 +12,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gguf"))
 
+import coded_models
 import gguf_writer
 import harness
 
@@ -114,6 +116,80 @@ class Answers(GgufTest):
         self.assertIn("format      GGUF", text)
         self.assertIn("Q8_0", text)
         self.assertIn("every tensor of the model is there", text)
+
+
+# Types of matrices, the model that they are of, how `inspect` names what holds them, and bytes of a weight of each.
+LONG_CODES = {"attn_q": "Q4_K", "attn_k": "Q5_K", "attn_v": "Q6_K", "attn_output": "Q2_K", "ffn_gate": "Q3_K", "ffn_up": "Q4_K", "ffn_down": "Q6_K"}
+SHORT_CODES = {"attn_q": "Q4_0", "attn_k": "Q5_0", "attn_v": "Q8_0", "ffn_gate": "Q4_1", "ffn_up": "Q4_0", "ffn_down": "Q4_1"}
+
+
+class Held(GgufTest):
+    """Codes are held as they are; gguf_type_test.cc shows that no weight is another one."""
+
+    def wide_folder(self):
+        """The small model of groups of four with 256 columns, and weights that are of no interest."""
+        folder = self.folder / "wide"
+        if folder.exists():
+            return folder
+        shutil.copytree(PARITY_MODELS / "llama-groups-of-four", folder)
+        config = json.loads((folder / "config.json").read_text()) | {"hidden_size": 256, "intermediate_size": 512, "head_dim": 32}
+        tensors = gguf_writer.read_tensors(folder)
+        sizes = {64: 256, 128: 256, 32: 64, 96: 512}
+        wide = coded_models.Folder(config)
+        for name, (kind, shape, data) in tensors.items():
+            shape = [shape[0], 256] if "embed" in name else [sizes[size] for size in shape]
+            count = math.prod(shape)
+            wide.tensors[name] = (kind, shape, (data * (2 * count // len(data) + 1))[:2 * count])
+        wide.write(folder)
+        return folder
+
+    def files(self):
+        for name, folder, coded in (("long", self.wide_folder(), LONG_CODES), ("short", PARITY_MODELS / "llama-groups-of-four", SHORT_CODES)):
+            path = self.folder / f"{name}.gguf"
+            gguf_writer.convert(folder, path, coded=coded)
+            yield name, path
+
+    def test_they_give_nearly_what_their_values_give(self):
+        for name, file in self.files():
+            with self.subTest(name=name):
+                held, decoded = self.answers(file), self.answers(file, "--weight-bits", 16)
+                for (ids, logprobs), (other_ids, others) in zip(held, decoded, strict=True):
+                    self.assertEqual(ids, other_ids)
+                    for one, other in zip(logprobs, others, strict=True):
+                        self.assertAlmostEqual(one, other, delta=0.02)
+
+    def test_placements_and_stores_give_the_same(self):
+        for name, file in self.files():
+            expected = self.answers(file)
+            for flags in (["--percent", 0, 0, 0, 100, 0, 100, "--offload-dir", self.folder], ["--threads", 1, "--prefill-chunk", 5],
+                          ["--percent", 30, 30, 30, 30, 30, 30, "--emulate-gpu", "1GiB", "--offload-dir", self.folder]):
+                with self.subTest(name=name, flags=flags):
+                    self.assertEqual(self.answers(file, *flags), expected)
+            store = self.folder / f"{name}-store"
+            self.assertEqual(self.run_spillway("convert", "--model", file, "--output", store, "--quiet").status, 0)
+            self.assertEqual(self.answers(store), expected)
+
+    def test_they_take_their_bytes(self):
+        types = {"long": ("q4_k and q6_k", {"q": 40, "k": 60, "v": 60, "output": 60, "gate": 60, "up": 40, "down": 60}),
+                 "short": ("fp16 and q4_0 and q4_1 and q8_0", {"q": 36, "k": 68, "v": 68, "output": 128, "gate": 40, "up": 36, "down": 40})}
+        for name, file in self.files():
+            names, bytes_of = types[name]
+            hidden, ffn, q, kv = (256, 512, 256, 64) if name == "long" else (64, 96, 128, 32)
+            self.assertIn(f"in memory as fp16, layers in {names}", self.run_spillway("inspect", file).stdout.decode())
+            shapes = {"q": (q, hidden), "k": (kv, hidden), "v": (kv, hidden), "output": (hidden, q), "gate": (ffn, hidden), "up": (ffn, hidden),
+                      "down": (hidden, ffn)}
+            held = sum(rows * math.ceil(cols / 64) * bytes_of[part] for part, (rows, cols) in shapes.items())
+            decoded = sum(2 * rows * cols for rows, cols in shapes.values())
+            if name == "short":
+                held += shapes["output"][0] * (2 * q - math.ceil(q / 64) * 128)
+            self.assertEqual(self.weight_bytes(file, "--weight-bits", 16) - self.weight_bytes(file), 2 * (decoded - held))
+
+    def weight_bytes(self, model, *flags):
+        report = self.folder / "r.json"
+        words = ["plan", "--model", model, "--quiet", "--report", report, "--prompt-len", 8, "--gen-len", 8, *flags]
+        result = self.run_spillway(*words)
+        self.assertEqual(result.status, 0, result.stderr.decode())
+        return json.loads(report.read_text())["model"]["weight_bytes"]
 
 
 class Refusals(GgufTest):

@@ -70,7 +70,7 @@ TEST(PolicyFile, ComesBackAsItWas) {
 // Given, they would decode the codes.
 TEST(PolicyFile, WeightsInPublishedCodesHaveNoBits) {
   ModelShape shape;
-  shape.layer_codes = DType::kInt4;
+  shape.layer_codes = {DType::kInt4};
   Policy policy = FullPolicy();
   policy.weight_bits = 16;
   EXPECT_FALSE(FromText(PolicyJson(policy, shape)).weight_bits);

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/convert/quantise.h"
+
 namespace spillway {
 namespace {
 
@@ -47,6 +49,48 @@ TEST(GgufTypeTest, BlocksHaveTheValuesOfTheReference) {
     std::memcpy(reference.data(), expected.data(), expected.size());
     EXPECT_EQ(Bits(values), Bits(reference)) << name;
   }
+}
+
+// Zeros of either sign are one value: the sum of a group's FMA has no sign to give to one.
+TEST(GgufTypeTest, GroupsHoldTheValuesOfTheReference) {
+  std::ifstream file(SPILLWAY_SOURCE_DIR "/tests/gguf/types.json");
+  const nlohmann::json types = nlohmann::json::parse(file);
+  int num_held = 0;
+  for (const auto& [name, entry] : types.items()) {
+    const GgufType& type = *FindGgufType(entry["number"].get<uint32_t>());
+    if (!type.held) continue;
+    ++num_held;
+    const std::vector<std::byte> blocks = BytesOf(entry["blocks"]);
+    std::vector<float> reference(blocks.size() / static_cast<std::size_t>(type.block_bytes) *
+                                 static_cast<std::size_t>(type.block_values));
+    DecodeBlocks(type, blocks, reference);
+    std::vector<std::byte> groups(
+        static_cast<std::size_t>(RowBytes(*type.held, std::ssize(reference))));
+    HoldBlocks(type, blocks, groups);
+    std::vector<float> values(reference.size());
+    kernels::DequantiseRow(groups.data(), *type.held, values);
+    EXPECT_EQ(values, reference) << name;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      ASSERT_EQ(kernels::DequantiseRef(groups.data(), *type.held, static_cast<int64_t>(k)),
+                reference[k])
+          << name << " " << k;
+    }
+    EXPECT_EQ(kernels::FindNonFiniteGroup(groups, *type.held), -1) << name;
+  }
+  EXPECT_EQ(num_held, 9);
+}
+
+// A row of 96 ends in half a group.
+TEST(GgufTypeTest, ShortBlocksMayEndAGroupEarly) {
+  const GgufType& type = *FindGgufType(8);
+  std::vector<std::byte> blocks(3 * 34, std::byte{5});
+  std::vector<std::byte> groups(static_cast<std::size_t>(RowBytes(DType::kGgufQ8, 96)));
+  HoldBlocks(type, blocks, groups);
+  std::vector<float> reference(96);
+  DecodeBlocks(type, blocks, reference);
+  std::vector<float> values(96);
+  kernels::DequantiseRow(groups.data(), DType::kGgufQ8, values);
+  EXPECT_EQ(values, reference);
 }
 
 TEST(GgufTypeTest, OthersAreNamed) {

@@ -8,11 +8,17 @@ import array
 import json
 import math
 import pathlib
+import random
 import struct
 import sys
 
 U32, I32, F32, BOOL, TEXT, LIST = 4, 5, 6, 7, 8, 9
-TYPES = {"F32": 0, "F16": 1, "Q8_0": 8, "BF16": 30, "MXFP4": 39}
+TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14,
+         "BF16": 30, "MXFP4": 39}
+# Values and bytes of a block, and where its fp16 are, with values that make weights of some hundredths.
+BLOCKS = {"Q4_0": (32, 18, {0: 2**-8}), "Q4_1": (32, 20, {0: 2**-8, 2: -2**-5}), "Q5_0": (32, 22, {0: 2**-9}), "Q5_1": (32, 24, {0: 2**-9, 2: -2**-5}),
+          "Q8_0": (32, 34, {0: 2**-12}), "Q2_K": (256, 84, {80: 2**-10, 82: 2**-10}), "Q3_K": (256, 110, {108: 2**-12}),
+          "Q4_K": (256, 144, {0: 2**-14, 2: 2**-11}), "Q5_K": (256, 176, {0: 2**-15, 2: 2**-11}), "Q6_K": (256, 210, {208: 2**-17})}
 SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 ALIGNMENT = 32
 PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -71,6 +77,19 @@ def q8_0(values):
         scale = max(abs(value) for value in block) / 127
         codes = [round(value / scale) if scale else 0 for value in block]
         blocks.append(struct.pack("<e32b", scale, *codes))
+    return b"".join(blocks)
+
+
+def any_blocks(kind, count, name):
+    """Blocks of any codes for `count` values, always the same of one name."""
+    values, size, factors = BLOCKS[kind]
+    drawn = random.Random(name)
+    blocks = []
+    for _ in range(count // values):
+        block = bytearray(drawn.randbytes(size))
+        for at, factor in factors.items():
+            block[at:at + 2] = struct.pack("<e", factor * drawn.choice((0.5, 0.75, 1.0)))
+        blocks.append(bytes(block))
     return b"".join(blocks)
 
 
@@ -179,7 +198,8 @@ def gguf_name(architecture, name):
 
 
 def converted(config, name, tensor, coded):
-    """(name, shape, type's number, bytes) of a published tensor."""
+    """(name, shape, type's number, bytes) of a published tensor. `coded`: True, its values in Q8_0; {part of a name: type}, any codes
+    of that type."""
     kind, shape, data = tensor
     architecture = ARCHITECTURES[config["model_type"]]
     own = gguf_name(architecture, name)
@@ -190,6 +210,11 @@ def converted(config, name, tensor, coded):
         more = 1.0 if architecture.startswith("gemma") and "norm" in own else 0.0
         data = array.array("f", [value + more for value in floats(kind, data)]).tobytes()
         return own, shape, TYPES["F32"], data
+    if isinstance(coded, dict):
+        types = [of for part, of in coded.items() if part in own]
+        if not types:
+            return own, shape, TYPES[kind], data
+        return own, shape, TYPES[types[0]], any_blocks(types[0], math.prod(shape), own)
     if coded and shape[-1] % 32 == 0:
         return own, shape, TYPES["Q8_0"], q8_0(floats(kind, data))
     return own, shape, TYPES[kind], data

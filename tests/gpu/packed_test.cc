@@ -135,7 +135,8 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
 
 INSTANTIATE_TEST_SUITE_P(Bits, PackedTest,
                          testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt8,
-                                         DType::kInt4, DType::kFp8),
+                                         DType::kInt4, DType::kFp8, DType::kGgufQ8, DType::kGgufQ4,
+                                         DType::kGgufM4, DType::kGgufK4, DType::kGgufK6),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 TEST_P(PackedTest, AgreesWithTheOracle) {

@@ -59,6 +59,12 @@ std::vector<float> FmaLoop(const MatmulCall& call) {
   return y;
 }
 
+// True of weights that become floats in registers, whatever there is for codes.
+bool AreFloats(DType dtype) {
+  return dtype == DType::kMxfp4 || dtype == DType::kFp8 || HasTwoScales(dtype) ||
+         HasTwoMinimums(dtype) || HasCodedScales(dtype);
+}
+
 class MatmulTest : public testing::TestWithParam<IsaAndDType> {
  protected:
   Isa isa() const { return GetParam().isa; }
@@ -68,7 +74,7 @@ class MatmulTest : public testing::TestWithParam<IsaAndDType> {
   // x has 17 bits, or 16 beside quantised weights (matmul_amx.cc, matmul_groups.h), or 8 as have
   // the weights.
   double UnitError() const {
-    if (dtype() == DType::kMxfp4 || dtype() == DType::kFp8) return 0;
+    if (AreFloats(dtype())) return 0;
     if (IsQuantised(dtype())) return MultipliesCodes(isa()) ? 3e-5 : 0;
     if (ComputeOf(IsaName(isa())) == CpuCompute::kBf16) return 2.5e-3;
     return HasTiles(isa()) ? 4e-6 : 0;
@@ -81,8 +87,11 @@ std::vector<IsaAndDType> EveryCase() {
   std::vector<IsaAndDType> cases;
   for (const Isa isa : isas) {
     for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
-                              DType::kInt8, DType::kInt4, DType::kFp8}) {
-      cases.push_back({isa, dtype});
+                              DType::kInt8, DType::kInt4, DType::kFp8, DType::kGgufQ8,
+                              DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
+      // One that has units for codes shows that floats do without.
+      if (!AreFloats(dtype) || isa <= Isa::kAvx512 || isa == isas.back())
+        cases.push_back({isa, dtype});
     }
   }
   return cases;

@@ -42,17 +42,22 @@ Pair Halfs(uint32_t word) {
           HalfToFloat(static_cast<uint16_t>(word >> 16))};
 }
 
-// A matrix row of one group, minimum 0 and step 1: it is worth its codes.
+// A matrix row of one group, minimums 0 and steps 1: it is worth its codes.
 class Row {
  public:
   Row(DType dtype, uint32_t seed) : dtype_(dtype) {
     std::mt19937 random(seed);
     words_.resize(static_cast<std::size_t>(GroupWords(dtype)));
     for (uint32_t& word : words_) word = static_cast<uint32_t>(random());
-    words_[0] = static_cast<uint32_t>(FloatToHalf(1.0F)) << 16;
+    words_[0] = static_cast<uint32_t>(FloatToHalf(1.0F)) << (HasCodedScales(dtype) ? 0 : 16);
+    if (!HasCodedScales(dtype)) return;
+    words_[1] = 0x01010101;
+    words_[2] = 0;
   }
 
-  uint32_t Word(int i) const { return words_[static_cast<std::size_t>(kGroupHeadWords + i)]; }
+  uint32_t Word(int i) const {
+    return words_[static_cast<std::size_t>(GroupHeadWords(dtype_) + i)];
+  }
   float Worth(int k) const {
     return DequantiseRef(reinterpret_cast<const std::byte*>(words_.data()), dtype_, k);
   }
@@ -66,6 +71,12 @@ class Row {
       return {biased.low - bias.low, biased.high - bias.high};
     }
     const uint32_t bytes = BytePermute(word(0), word(1), NibbleSelector(step));
+    if (CodeBits(dtype_) == 6) {
+      const uint32_t low = (half == 0 ? bytes : bytes >> 4) & kLowNibbles;
+      const uint32_t high = (word(2) >> HighShift(step, half)) & kHighPairs;
+      const Pair biased = Halfs(low | high << 4 | kBias);
+      return {biased.low - bias.low, biased.high - bias.high};
+    }
     if (half == 0) {
       const Pair biased = Halfs((bytes & kLowNibbles) | kBias);
       return {biased.low - bias.low, biased.high - bias.high};
@@ -86,7 +97,13 @@ class PackedIndexTest : public testing::TestWithParam<DType> {
   static DType dtype() { return GetParam(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Bits, PackedIndexTest, testing::Values(DType::kQ8, DType::kQ4),
+INSTANTIATE_TEST_SUITE_P(Bits, PackedIndexTest,
+                         testing::Values(DType::kQ8, DType::kQ4, DType::kGgufK6),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+// Types that tables of embeddings may have.
+class TableIndexTest : public PackedIndexTest {};
+INSTANTIATE_TEST_SUITE_P(Bits, TableIndexTest, testing::Values(DType::kQ8, DType::kQ4),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 TEST_P(PackedIndexTest, ColumnsAreTheWeightsOnceEach) {
@@ -125,10 +142,11 @@ TEST_P(PackedIndexTest, EveryWordIsRead) {
       ++times.at(static_cast<std::size_t>(LaneWord(dtype(), quad_lane, i)));
     }
   }
-  EXPECT_EQ(std::count(times.begin(), times.end(), 1), GroupWords(dtype()) - kGroupHeadWords);
+  EXPECT_EQ(std::count(times.begin(), times.end(), 1),
+            GroupWords(dtype()) - GroupHeadWords(dtype()));
 }
 
-TEST_P(PackedIndexTest, CodesAreWhereTheTableLookUpFindsThem) {
+TEST_P(TableIndexTest, CodesAreWhereTheTableLookUpFindsThem) {
   const Row row(dtype(), 1);
   for (int k = 0; k < kGroup; ++k) {
     const CodePlace place = PlaceOfCode(dtype(), k);

@@ -44,7 +44,8 @@ INSTANTIATE_TEST_SUITE_P(Bits, QuantiseTest, testing::Values(DType::kQ8, DType::
 class CodesTest : public QuantiseTest {};
 INSTANTIATE_TEST_SUITE_P(Bits, CodesTest,
                          testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt8,
-                                         DType::kInt4, DType::kFp8),
+                                         DType::kInt4, DType::kFp8, DType::kGgufQ8, DType::kGgufQ4,
+                                         DType::kGgufM4, DType::kGgufK4, DType::kGgufK6),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 // True for types whose groups have one scale of more than 16 bits.
@@ -294,7 +295,7 @@ TEST_P(IntegersTest, WeightsAreExactlyWhatIsPublished) {
         for (int k = 0; k < 64; ++k)
           codes[static_cast<size_t>(k)] = static_cast<uint8_t>((first + k) % (most + 1));
         std::vector<std::byte> group(static_cast<size_t>(GroupBytes(dtype())));
-        PackGroup(head, codes, dtype(), group);
+        PackGroup(std::as_bytes(std::span(&head, 1)), codes, dtype(), group);
         std::vector<float> floats(64);
         DequantiseRow(group.data(), dtype(), floats);
         for (size_t k = 0; k < 64; ++k) {
@@ -337,7 +338,7 @@ TEST(Fp8Test, EveryNumberUnderAScaleIsExactlyWhatIsPublished) {
       std::vector<uint8_t> codes(64);
       for (unsigned k = 0; k < 64; ++k) codes[k] = static_cast<uint8_t>(first + k);
       std::vector<std::byte> group(static_cast<size_t>(GroupBytes(DType::kFp8)));
-      PackGroup(std::bit_cast<uint32_t>(scale), codes, DType::kFp8, group);
+      PackGroup(std::as_bytes(std::span(&scale, 1)), codes, DType::kFp8, group);
       std::vector<float> floats(64);
       DequantiseRow(group.data(), DType::kFp8, floats);
       for (unsigned k = 0; k < 64; ++k) {

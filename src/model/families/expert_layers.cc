@@ -102,7 +102,7 @@ class ExpertLayers {
     const int64_t ffn = shape_.experts.ffn_size;
     const std::string expert = fmt::format("{}experts.{}.", prefix_, number);
     const auto of = [&](std::string_view part, const Part& stacked) {
-      return Published{fmt::format("{}{}", expert, part), ExpertDType(shape_), stacked};
+      return Published{fmt::format("{}{}", expert, part), stacked};
     };
     const bool in_turns = names_.stacks == ExpertStacks::kInterleaved;
     const RowRuns runs = in_turns ? RowRuns{1, 2} : RowRuns{};
@@ -113,19 +113,23 @@ class ExpertLayers {
 
   Expert Shared() {
     const auto of = [&](const char* part) {
-      return Published{fmt::format("{}shared_expert.{}", prefix_, part), LayerDType(shape_)};
+      return Published{fmt::format("{}shared_expert.{}", prefix_, part)};
     };
     return Of(shape_.experts.shared_ffn, of("gate_proj"), of("up_proj"), of("down_proj"));
   }
 
   struct Published {
     std::string name;  // without ".weight"
-    DType dtype;       // as held
     Part part = {};    // no stack: it is in none
   };
   Linear Product(Buf x, Buf y, const Published& of, int64_t rows, int64_t cols) {
-    Linear product = {
-        x, {y}, model_.Matrix(of.name + ".weight", rows, cols, of.dtype, MatrixSources(of.part))};
+    const bool is_routed = !of.part.stack.empty();
+    std::vector<TensorSource> sources = MatrixSources(of.part);
+    const std::string name = of.name + ".weight";
+    Linear product = {x,
+                      {y},
+                      is_routed ? model_.Expert(name, rows, cols, std::move(sources))
+                                : model_.Matrix(name, rows, cols, std::move(sources))};
     if (shape_.experts.biased)
       product.bias = model_.Vector(of.name + ".bias", rows, BiasSources(of.part));
     return product;

@@ -13,6 +13,9 @@ struct alignas(4) __half2 {
 
 inline float __half2float(__half value) { return spillway::kernels::HalfToFloat(value.bits); }
 inline __half __float2half_rn(float value) { return {spillway::kernels::FloatToHalf(value)}; }
+inline __half2 __floats2half2_rn(float x, float y) {
+  return {__float2half_rn(x), __float2half_rn(y)};
+}
 inline float2 __half22float2(__half2 pair) { return {__half2float(pair.x), __half2float(pair.y)}; }
 
 // The neighbour below or above where rounding went the other way. Requires: a finite result.
