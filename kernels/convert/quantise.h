@@ -67,6 +67,13 @@ constexpr bool HasCodedScales(DType dtype) {
 constexpr int64_t NumCodedScales(DType dtype) { return dtype == DType::kGgufK4 ? 2 : 4; }
 inline constexpr int64_t kCodedScalesAt = 4;
 
+// Equal parts of a group with steps of their own.
+constexpr int64_t PartsOfGroup(DType dtype) {
+  if (HasCodedScales(dtype)) return NumCodedScales(dtype);
+  const bool has_two = dtype == DType::kMxfp4 || HasTwoScales(dtype) || HasTwoMinimums(dtype);
+  return has_two ? 2 : 1;
+}
+
 // Calls `use`, a lambda with a DType for template parameter, with a quantised type. Requires: one.
 template <typename Use>
 void WithQuantised(DType dtype, Use use) {

@@ -127,13 +127,11 @@ bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
-// The instruction set that multiplies such weights: those that have more than one scale in a group,
-// or numbers for codes, become floats in registers, whatever there is for codes that count steps.
+// The instruction set that multiplies such weights: numbers of 8 bits become floats in registers,
+// whatever there is for codes, and tiles add whole groups, which must have one step.
 Isa FormFor(DType weight_dtype, Isa isa) {
-  const bool are_floats = weight_dtype == DType::kMxfp4 || weight_dtype == DType::kFp8 ||
-                          HasTwoScales(weight_dtype) || HasTwoMinimums(weight_dtype) ||
-                          HasCodedScales(weight_dtype);
-  return are_floats ? std::min(isa, Isa::kAvx512) : isa;
+  if (weight_dtype == DType::kFp8) return std::min(isa, Isa::kAvx512);
+  return PartsOfGroup(weight_dtype) > 1 ? std::min(isa, Isa::kAvx512Vnni) : isa;
 }
 
 // The instruction set without roundings to bf16.
@@ -198,7 +196,7 @@ int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, 
   const auto bytes = [&](Isa of) {
     return PackedBytes(max_rows, max_in, of) + num_threads * ScratchBytes(of);
   };
-  return std::max(bytes(isa), bytes(Fp32Form(isa)));
+  return std::max({bytes(isa), bytes(Fp32Form(isa)), bytes(std::min(isa, Isa::kAvx512Vnni))});
 }
 
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {

@@ -88,8 +88,8 @@ class GpuMatmul {
   void MultiplyRounded(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream);
   static FinishArgs FinishOf(const MatmulArgs& args, const MatmulPiece& piece);
 
-  // Products of packed weights alone, all of one type; a workspace of PackedXBytes. Stream: a
-  // kernel for x and one for each piece.
+  // Products of packed weights alone, of types that pack x alike; a workspace of PackedXBytes.
+  // Stream: a kernel for x and one for each piece.
   static void MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace,
                              Stream& stream);
 

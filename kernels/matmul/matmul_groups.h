@@ -5,9 +5,11 @@
 // code * x over a group comes out exact, in any order, and what is rounded is one conversion and
 // three operations a group, in rising order of groups:
 //   y = fma(minimum, total, fma(step * float(sum), scale, y)), total = float(sum of x) * scale.
-// This fixes every bit, whatever the number of rows and the unit. Nothing is dequantised. Groups of
-// x whose largest is under 2^-100 count as zero.
-// Private to the kernels; for files with AVX-512.
+// A group whose parts have steps of their own (PartsOfGroup) has a sum and a total of each, in
+// their order. Codes are counted from 0, and those of kMxfp4 are twice its numbers, from -6 on, in
+// steps of half its scale. This fixes every bit, whatever the number of rows and the unit. Nothing
+// is dequantised. Groups of x whose largest is under 2^-100 count as zero. Private to the kernels;
+// for files with AVX-512.
 #pragma once
 
 #include <immintrin.h>
@@ -23,7 +25,13 @@ namespace {
 struct GroupX {
   __m512i part[4];
   float scale;
-  float total;
+
+  // Sum of parts [begin, end), scaled.
+  float Total(int begin, int end) const {
+    __m512i total = _mm512_setzero_si512();
+    for (int i = begin; i < end; ++i) total = _mm512_add_epi32(total, part[i]);
+    return static_cast<float>(_mm512_reduce_add_epi32(total)) * scale;
+  }
 };
 
 constexpr float kLargestX = 127 * 256 + 127;
@@ -40,20 +48,16 @@ inline GroupX RoundX(const float* x, int64_t n) {
       _mm512_castsi512_ps(_mm512_set1_epi32(_mm512_reduce_max_epi32(largest_bits))));
   const __m512 inverse = Simd::Set(largest >= 0x1p-100F ? kLargestX / largest : 0.0F);
   GroupX group;
-  __m512i total = _mm512_setzero_si512();
-  for (int part = 0; part < 4; ++part) {
+  for (int part = 0; part < 4; ++part)
     group.part[part] = _mm512_cvtps_epi32(_mm512_mul_ps(floats[part], inverse));
-    total = _mm512_add_epi32(total, group.part[part]);
-  }
   group.scale = largest * (1.0F / kLargestX);
-  group.total = static_cast<float>(_mm512_reduce_add_epi32(total)) * group.scale;
   return group;
 }
 
-// The lowest bytes of a group of x in the order of the codes. Of 4 bits (kNibbleBegin), word i has
-// those of i, i + 32, i + 16 and i + 48.
+// The lowest bytes of a group of x in the order of the codes, which is that of k but for those of 4
+// bits under one step: of these (kNibbleBegin) word i has i, i + 32, i + 16 and i + 48.
 inline __m512i LowBytes(const __m512i (&part)[4], DType dtype) {
-  if (CodeBits(dtype) == 8) {
+  if (CodeBits(dtype) == 8 || PartsOfGroup(dtype) > 1) {
     __m512i bytes = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(part[0]));
     bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[1]), 1);
     bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[2]), 2);
@@ -92,7 +96,8 @@ inline Heads LoadHeads(const uint32_t* heads) {
           _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)))};
 }
 
-// Calls `use` with the type of the weights. Requires: one whose codes are multiplied as they are.
+// Calls `use` with the type of the weights. Requires: one whose codes are multiplied as they are,
+// under one step for a group.
 template <typename Use>
 inline void WithCodes(DType dtype, Use use) {
   if (dtype == DType::kQ8) return use.template operator()<DType::kQ8>();

@@ -35,7 +35,7 @@ inline void PackGroup(const PackTask& task, int64_t group, std::byte* to) {
     low[column] = LowBytes(x.part, task.weight_dtype);
     high[column] = LowBytes(rest, task.weight_dtype);
     scales[column] = x.scale;
-    scales[columns + column] = x.total;
+    scales[columns + column] = x.Total(0, 4);
   }
   if (columns == 16) {
     StoreColumns(high, columns, to);

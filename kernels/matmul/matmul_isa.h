@@ -104,17 +104,19 @@ constexpr int64_t AmxGroupPackedBytes(int64_t rows, int64_t in) {
 }
 
 // VNNI packs x by groups too, up to 8 rows side by side: 64 high bytes and 64 low ones of each,
-// then their scales and their totals; whole lines.
+// then their scales and their totals, of each part of a group that has steps of its own; whole
+// lines.
 constexpr int64_t kVnniBlockRows = 8;
 constexpr int64_t VnniBlockRows(int64_t rows) {
   return rows < kVnniBlockRows ? rows : kVnniBlockRows;
 }
 constexpr int64_t VnniNumBlocks(int64_t rows) { return DivideUp(rows, kVnniBlockRows); }
-constexpr int64_t VnniGroupXBytes(int64_t rows) {
-  return RoundUp(VnniBlockRows(rows) * (2 * kGroupWeights + 2 * 4), 64);
+constexpr int64_t kVnniMostParts = 4;
+constexpr int64_t VnniGroupXBytes(int64_t rows, int64_t parts) {
+  return RoundUp(VnniBlockRows(rows) * (2 * kGroupWeights + (1 + parts) * 4), 64);
 }
-constexpr int64_t VnniPackedBytes(int64_t rows, int64_t in) {
-  return VnniNumBlocks(rows) * NumGroups(in) * VnniGroupXBytes(rows);
+constexpr int64_t VnniPackedBytes(int64_t rows, int64_t in) {  // for any type
+  return VnniNumBlocks(rows) * NumGroups(in) * VnniGroupXBytes(rows, kVnniMostParts);
 }
 
 // AVX512-BF16 rounds x and packs it by steps of 32 k, up to 4 rows side by side, a line each.

@@ -36,6 +36,11 @@ struct PackXArgs {
 // Stream: one kernel.
 void PackXAsync(const PackXArgs& args, Stream& stream);
 
+// True of types of packed weights that take the same packed x: codes of 8 bits, or fewer, of both.
+constexpr bool PacksAlike(DType a, DType b) {
+  return IsQuantised(a) && IsQuantised(b) && (CodeBits(a) == 8) == (CodeBits(b) == 8);
+}
+
 struct PackedMatmulArgs {
   const void* x = nullptr;  // packed for the piece's dtype
   int64_t rows = 0;

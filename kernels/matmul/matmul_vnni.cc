@@ -3,7 +3,8 @@
 // - up to 2 rows: a register holds 32 codes each of two outputs, and sums are folded at the end of
 //   a group; 7 operations for 64 weights of 4 bits, where dequantising them takes 13;
 // - more: codes are transposed once for all rows, so that lanes are outputs, and four k of a row
-//   are broadcast: 2 operations for 64 products, which fp32 makes in 4.
+//   are broadcast: 2 operations for 64 products, which fp32 makes in 4;
+// - groups of parts: as many rows, for any number.
 #include <immintrin.h>
 
 #include "kernels/convert/quantise.h"
@@ -19,11 +20,13 @@ namespace {
 constexpr int64_t kChunkGroups = 8;  // 8 KiB of codes as bytes, and 8 of a block of x
 constexpr int64_t kFewRows = 2;
 constexpr int64_t kHalfGroup = kGroupWeights / 2;
+constexpr float kMxfp4Middle = 12.0F;  // the code of 0, of doubled numbers
 
 // Scratch of a worker.
 struct Scratch {
-  __m512i codes[kChunkGroups][16];           // [group][4 k each], lanes are outputs
-  uint32_t heads[kChunkGroups][kPanelOuts];  // as they are stored
+  __m512i codes[kChunkGroups][16];              // [group][4 k each], lanes are outputs
+  uint32_t heads[kChunkGroups][3][kPanelOuts];  // words, as they are stored
+  Heads parts[kChunkGroups][kVnniMostParts];    // of the same
   float sums[kSimdTileRows][kPanelOuts];
 };
 static_assert(sizeof(Scratch) <= kSimdScratchBytes);
@@ -36,7 +39,7 @@ struct GroupOfX {
   const std::byte* High(int64_t row) const { return bytes + row * 2 * kGroupWeights; }
   const std::byte* Low(int64_t row) const { return High(row) + kGroupWeights; }
   float Scale(int64_t row) const { return Floats()[row]; }
-  float Total(int64_t row) const { return Floats()[block_rows + row]; }
+  float Total(int64_t part, int64_t row) const { return Floats()[(1 + part) * block_rows + row]; }
 
  private:
   const float* Floats() const {
@@ -96,17 +99,95 @@ inline __m512i Fold(const __m512i (&v)[8]) {
   return _mm512_add_epi32(_mm512_castps_si512(even), _mm512_castps_si512(odd));
 }
 
-// y of 16 outputs after one more group.
-inline __m512 AddGroup(__m512 y, __m512 sum, const Heads& heads, const GroupOfX& x, int64_t row) {
+// y of 16 outputs after one more group, or part of one.
+inline __m512 AddPart(__m512 y, __m512 sum, const Heads& heads, const GroupOfX& x, int64_t part,
+                      int64_t row) {
   const __m512 stepped = _mm512_mul_ps(sum, heads.step);
   y = _mm512_fmadd_ps(stepped, _mm512_set1_ps(x.Scale(row)), y);
-  return _mm512_fmadd_ps(heads.minimum, _mm512_set1_ps(x.Total(row)), y);
+  return _mm512_fmadd_ps(heads.minimum, _mm512_set1_ps(x.Total(part, row)), y);
+}
+
+// The lower or upper half of each word, an fp16.
+inline __m512 HalfOf(const uint32_t* words, int64_t half) {
+  const __m512i both = _mm512_loadu_si512(words);
+  return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(half == 0 ? both : _mm512_srli_epi32(both, 16)));
+}
+
+// Byte `byte` of each word, signed.
+inline __m512 ByteOf(const uint32_t* words, int64_t byte) {
+  const __m512i all = _mm512_loadu_si512(words);
+  const auto left = static_cast<unsigned>(24 - 8 * byte);
+  return _mm512_cvtepi32_ps(
+      _mm512_srai_epi32(_mm512_sll_epi32(all, _mm_cvtsi32_si128(static_cast<int>(left))), 24));
+}
+
+// Minimum and step of a part of 16 groups.
+template <DType kType>
+inline Heads HeadsOfPart(const uint32_t (&heads)[3][kPanelOuts], int64_t part) {
+  if constexpr (PartsOfGroup(kType) == 1) {
+    return LoadHeads<kType>(heads[0]);
+  } else if constexpr (HasCodedScales(kType)) {
+    constexpr int64_t kCount = NumCodedScales(kType);
+    const int64_t minimum = kCount + part;
+    const __m512 step = _mm512_mul_ps(HalfOf(heads[0], 0), ByteOf(heads[1], part));
+    const __m512 less =
+        _mm512_mul_ps(HalfOf(heads[0], 1), ByteOf(heads[1 + minimum / 4], minimum % 4));
+    return {_mm512_sub_ps(_mm512_setzero_ps(), less), step};
+  } else if constexpr (HasTwoMinimums(kType)) {
+    return {HalfOf(heads[kMinimumsAt / 4], part), HalfOf(heads[0], part)};
+  } else {
+    constexpr bool kAreNumbers = kType == DType::kMxfp4;
+    constexpr float kMiddle = kAreNumbers ? kMxfp4Middle : static_cast<float>(MiddleCode(kType));
+    const __m512 step =
+        _mm512_mul_ps(HalfOf(heads[0], part), _mm512_set1_ps(kAreNumbers ? 0.5F : 1.0F));
+    return {_mm512_mul_ps(step, _mm512_set1_ps(-kMiddle)), step};
+  }
+}
+
+// Bytes of the codes of a group of parts, 16 words: natural word w, of weights 4 w and the three
+// behind it, is word PlaceOfWord(w).
+template <DType kType>
+constexpr int PlaceOfWord(int word) {
+  if (PartsOfGroup(kType) == 1 || CodeBits(kType) == 8) return word;
+  constexpr int kByteOfPart[4] = {0, 2, 1, 3};  // of the words that are stored
+  return 4 * (word % 4) + kByteOfPart[word / 4];
+}
+
+template <DType kType>
+inline __m512i BytesOfParts(const std::byte* codes) {
+  if constexpr (CodeBits(kType) == 8) return _mm512_loadu_si512(codes);
+  const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+  __m512i bytes = _mm512_and_si512(_mm512_srlv_epi32(TwiceX(codes), shifts), _mm512_set1_epi8(15));
+  if constexpr (CodeBits(kType) == 6) {
+    // Each half-word's nibbles to the bytes of a word: the lower two bits of one are the upper bits
+    // of the low nibble that was at that byte, the others of the high one.
+    const __m128i halfs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + kHalfGroup));
+    __m256i highs = _mm256_cvtepu16_epi32(halfs);
+    highs = _mm256_and_si256(_mm256_or_si256(highs, _mm256_slli_epi32(highs, 8)),
+                             _mm256_set1_epi32(0x00FF00FF));
+    highs =
+        _mm256_and_si256(_mm256_or_si256(highs, _mm256_slli_epi32(highs, 4)), _mm256_set1_epi8(15));
+    const __m512i twos = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
+    const __m512i both = _mm512_srlv_epi32(_mm512_broadcast_i64x4(highs), twos);
+    bytes =
+        _mm512_or_si512(bytes, _mm512_slli_epi32(_mm512_and_si512(both, _mm512_set1_epi8(3)), 4));
+  }
+  // Byte b of four neighbouring words, which are of one part, to word b.
+  const __m512i together =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  bytes = _mm512_shuffle_epi8(bytes, together);
+  if constexpr (kType != DType::kMxfp4) return bytes;
+  const __m512i doubles = _mm512_broadcast_i32x4(
+      _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  return _mm512_shuffle_epi8(doubles, bytes);
 }
 
 // A panel of 16 outputs, whose groups are taken a chunk at a time.
 template <DType kType>
 struct Panel {
   static constexpr int64_t kBytes = GroupBytes(kType);
+  static constexpr int kParts = static_cast<int>(PartsOfGroup(kType));
+  static constexpr int kPartWords = 16 / kParts;
 
   const MatmulTile& tile;
   const PanelRows<std::byte>& rows;
@@ -114,7 +195,8 @@ struct Panel {
   Scratch& scratch;
 
   GroupOfX X(int64_t block, int64_t group) const {
-    return {tile.packed + (block * NumGroups(tile.in) + group) * VnniGroupXBytes(tile.total_rows),
+    return {tile.packed + (block * NumGroups(tile.in) + group) *
+                              VnniGroupXBytes(tile.total_rows, PartsOfGroup(kType)),
             VnniBlockRows(tile.total_rows)};
   }
   const std::byte* CodesOf(int64_t out, int64_t group) const {
@@ -132,8 +214,9 @@ struct Panel {
     for (int64_t group = begin; group < end; ++group) {
 #pragma GCC unroll 16
       for (int out = 0; out < kPanelOuts; ++out) {
-        __builtin_memcpy(&scratch.heads[group - begin][out], rows.weight[out] + group * kBytes,
-                         GroupHeadBytes(kType));
+        const std::byte* head = rows.weight[out] + group * kBytes;
+        for (int word = 0; word < GroupHeadBytes(kType) / 4; ++word)
+          __builtin_memcpy(&scratch.heads[group - begin][word][out], head + 4 * word, 4);
       }
     }
   }
@@ -150,7 +233,7 @@ struct Panel {
       CopyHeads(begin, end);
       for (int64_t group = begin; group < end; ++group) {
         Prefetch(group);
-        MulGroup<kRows>(group, LoadHeads<kType>(scratch.heads[group - begin]), y);
+        MulGroup<kRows>(group, LoadHeads<kType>(scratch.heads[group - begin][0]), y);
       }
     }
     for (int row = 0; row < kRows; ++row) _mm512_storeu_ps(scratch.sums[row], y[row]);
@@ -177,10 +260,10 @@ struct Panel {
     }
 #pragma GCC unroll 2
     for (int row = 0; row < kRows; ++row)
-      y[row] = AddGroup(y[row], _mm512_cvtepi32_ps(Fold(sums[row])), heads, x, row);
+      y[row] = AddPart(y[row], _mm512_cvtepi32_ps(Fold(sums[row])), heads, x, 0, row);
   }
 
-  // Unpacks codes to bytes, transposed: words of four k, lanes are outputs.
+  // Unpacks heads, and codes to bytes, transposed: words of four k, lanes are outputs.
   void Unpack(int64_t begin, int64_t end) const {
     for (int64_t group = begin; group < end; ++group) {
       Prefetch(group);
@@ -188,7 +271,9 @@ struct Panel {
 #pragma GCC unroll 16
       for (int out = 0; out < kPanelOuts; ++out) {
         const std::byte* codes = CodesOf(out, group);
-        if constexpr (CodeBits(kType) == 8) {
+        if constexpr (PartsOfGroup(kType) > 1) {
+          words[out] = BytesOfParts<kType>(codes);
+        } else if constexpr (CodeBits(kType) == 8) {
           words[out] = _mm512_loadu_si512(codes);
         } else {
           const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
@@ -199,6 +284,9 @@ struct Panel {
       Transpose(words);
 #pragma GCC unroll 16
       for (int word = 0; word < 16; ++word) scratch.codes[group - begin][word] = words[word];
+      for (int part = 0; part < kParts; ++part) {
+        scratch.parts[group - begin][part] = HeadsOfPart<kType>(scratch.heads[group - begin], part);
+      }
     }
   }
 
@@ -211,23 +299,25 @@ struct Panel {
       y[row] = begin == 0 ? _mm512_setzero_ps() : _mm512_loadu_ps(sums[row]);
     for (int64_t group = begin; group < end; ++group) {
       const GroupOfX x = X(block, group);
-      __m512i highs[kRows];
-      __m512i lows[kRows];
+      for (int part = 0; part < kParts; ++part) {
+        __m512i highs[kRows];
+        __m512i lows[kRows];
 #pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) highs[row] = lows[row] = _mm512_setzero_si512();
+        for (int row = 0; row < kRows; ++row) highs[row] = lows[row] = _mm512_setzero_si512();
 #pragma GCC unroll 4
-      for (int word = 0; word < 16; ++word) {
-        const __m512i codes = scratch.codes[group - begin][word];
+        for (int word = part * kPartWords; word < (part + 1) * kPartWords; ++word) {
+          const __m512i codes = scratch.codes[group - begin][PlaceOfWord<kType>(word)];
 #pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row) {
-          highs[row] = MulAdd(highs[row], codes, FourX(x.High(row) + 4 * word));
-          lows[row] = MulAdd(lows[row], codes, FourX(x.Low(row) + 4 * word));
+          for (int row = 0; row < kRows; ++row) {
+            highs[row] = MulAdd(highs[row], codes, FourX(x.High(row) + 4 * word));
+            lows[row] = MulAdd(lows[row], codes, FourX(x.Low(row) + 4 * word));
+          }
         }
-      }
-      const Heads heads = LoadHeads<kType>(scratch.heads[group - begin]);
+        const Heads& heads = scratch.parts[group - begin][part];
 #pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row)
-        y[row] = AddGroup(y[row], SumOf(highs[row], lows[row]), heads, x, row);
+        for (int row = 0; row < kRows; ++row)
+          y[row] = AddPart(y[row], SumOf(highs[row], lows[row]), heads, x, part, row);
+      }
     }
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) _mm512_storeu_ps(sums[row], y[row]);
@@ -288,12 +378,10 @@ void MulTile(const MatmulTile& tile) {
     const std::byte* next =
         static_cast<const std::byte*>(tile.piece->weight) + next_out * row_bytes;
     const Panel<kType> panel = {tile, rows, next, scratch};
-    if (tile.total_rows == 1) {
-      panel.template MulFew<1>();
-    } else if (tile.total_rows <= kFewRows) {
-      panel.template MulFew<2>();
-    } else {
+    if (PartsOfGroup(kType) > 1 || tile.total_rows > kFewRows) {
       panel.MulMany();
+    } else if constexpr (PartsOfGroup(kType) == 1) {
+      tile.total_rows == 1 ? panel.template MulFew<1>() : panel.template MulFew<2>();
     }
     for (int64_t row = 0; row < tile.num_rows; ++row) {
       Finish(tile, tile.row_begin + row, out, _mm512_loadu_ps(scratch.sums[row]),
@@ -306,7 +394,8 @@ void MulTile(const MatmulTile& tile) {
 
 void PackVnni(const PackTask& task) {
   const int64_t block_rows = VnniBlockRows(task.rows);
-  const int64_t group_bytes = VnniGroupXBytes(task.rows);
+  const auto parts = static_cast<int>(PartsOfGroup(task.weight_dtype));
+  const int64_t group_bytes = VnniGroupXBytes(task.rows, parts);
   const int64_t first = task.block * kVnniBlockRows;
   std::byte* block = task.packed + task.block * NumGroups(task.in) * group_bytes;
   for (int64_t group = task.step_begin; group < task.step_end; ++group) {
@@ -321,13 +410,19 @@ void PackVnni(const PackTask& task) {
       _mm512_storeu_si512(bytes, LowBytes(high, task.weight_dtype));
       _mm512_storeu_si512(bytes + kGroupWeights, LowBytes(x.part, task.weight_dtype));
       scales[row] = x.scale;
-      scales[block_rows + row] = x.total;
+      for (int part = 0; part < parts; ++part)
+        scales[(1 + part) * block_rows + row] = x.Total(part * 4 / parts, (part + 1) * 4 / parts);
     }
   }
 }
 
 void MatmulTileVnni(const MatmulTile& tile) {
-  WithCodes(tile.piece->weight_dtype, [&]<DType kType>() { MulTile<kType>(tile); });
+  const DType dtype = tile.piece->weight_dtype;
+  if (PartsOfGroup(dtype) == 1)
+    return WithCodes(dtype, [&]<DType kType>() { MulTile<kType>(tile); });
+  WithQuantised(dtype, [&]<DType kType>() {
+    if constexpr (PartsOfGroup(kType) > 1) MulTile<kType>(tile);
+  });
 }
 
 }  // namespace spillway::kernels

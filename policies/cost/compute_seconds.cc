@@ -92,8 +92,10 @@ const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weight
     case DType::kInt8:
     case DType::kInt4:
       break;
-    default:  // as floats in registers; profiles of before there were any have other rates
-      if (has_8 && !rates.matmul_fp8.empty()) return rates.matmul_fp8;
+    case DType::kFp8:  // profiles of before there were any have other rates
+      if (!rates.matmul_fp8.empty()) return rates.matmul_fp8;
+      [[fallthrough]];
+    default:  // groups of parts
       if (!rates.matmul_mxfp4.empty()) return rates.matmul_mxfp4;
   }
   return has_8 ? rates.matmul_8bit : rates.matmul_4bit;

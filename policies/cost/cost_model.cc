@@ -44,15 +44,15 @@ double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier
   return Over(static_cast<double>(bytes), rates.device.first_touch_bytes_per_s);
 }
 
-void CostModel::AddProduct(const Linear& linear, ProductsSize& size) const {
+void CostModel::AddProduct(const Linear& linear, std::vector<ProductsSize>& sizes) const {
   const TensorSpec& weight = plan_.Tensor(linear.weight).spec;
+  auto found = std::ranges::find(sizes, weight.dtype, &ProductsSize::weights);
+  if (found == sizes.end()) found = sizes.insert(found, {weight.dtype});
+  ProductsSize& size = *found;
   size.elements += weight.rows * weight.cols;
   size.edges += 0.5 * static_cast<double>(weight.rows + weight.cols);
   size.bytes += weight.bytes();
   ++size.num_products;
-  if (weight.bytes() <= size.largest) return;
-  size.largest = weight.bytes();
-  size.weights = weight.dtype;
 }
 
 void CostModel::AddExperts(const Experts& experts, LayerSize& size) const {
@@ -184,15 +184,16 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
   return seconds;
 }
 
-UnitSeconds CostModel::Products(const ProductsSize& size, int64_t rows, double times) const {
+UnitSeconds CostModel::Products(const std::vector<ProductsSize>& sizes, int64_t rows,
+                                double times) const {
   UnitSeconds seconds;
-  if (size.elements == 0) return seconds;
-  const UnitSeconds product = ProductSeconds(
-      rates_.device,
-      {rows, size.elements, size.bytes, size.edges, size.weights,
-       enqueues_ ? ProductOverhead::kPerProduct : ProductOverhead::kPerEdge, size.num_products});
-  for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
-    seconds[unit] = times * product[unit];
+  for (const ProductsSize& size : sizes) {
+    const UnitSeconds product = ProductSeconds(
+        rates_.device,
+        {rows, size.elements, size.bytes, size.edges, size.weights,
+         enqueues_ ? ProductOverhead::kPerProduct : ProductOverhead::kPerEdge, size.num_products});
+    for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory})
+      seconds[unit] += times * product[unit];
   }
   return seconds;
 }

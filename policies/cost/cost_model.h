@@ -39,19 +39,19 @@ class CostModel {
   const CostRates& rates() const { return rates_; }
 
  private:
+  // Matrices of one type.
   struct ProductsSize {
-    int64_t elements = 0;  // of the matrices
+    DType weights = DType::kF16;
+    int64_t elements = 0;
     double edges = 0.0;
     int64_t num_products = 0;
     int64_t bytes = 0;
-    DType weights = DType::kF16;  // of the largest matrix
-    int64_t largest = 0;          // its bytes
   };
   struct LayerSize {
-    ProductsSize products;             // of matrices that all tokens are multiplied with
-    ProductsSize of_experts;           // of all experts
-    const Experts* experts = nullptr;  // in the plan; null: the layer has none
-    int64_t gathered_bytes = 0;        // of tables, for each token
+    std::vector<ProductsSize> products;    // of matrices that all tokens are multiplied with
+    std::vector<ProductsSize> of_experts;  // of all experts
+    const Experts* experts = nullptr;      // in the plan; null: the layer has none
+    int64_t gathered_bytes = 0;            // of tables, for each token
     int num_norms = 0;
     // Elements of a token that are rotated, normed head by head or capped: as of a norm.
     int64_t turned = 0;
@@ -63,10 +63,10 @@ class CostModel {
 
   LayerSize SizeOf(const PlannedLayer& layer) const;
   UnitSeconds Attention(int64_t layer, const BatchLoad& load) const;
-  void AddProduct(const Linear& linear, ProductsSize& size) const;
+  void AddProduct(const Linear& linear, std::vector<ProductsSize>& sizes) const;
   void AddExperts(const Experts& experts, LayerSize& size) const;
   // `times` so many rows are multiplied with all of these matrices.
-  UnitSeconds Products(const ProductsSize& size, int64_t rows, double times) const;
+  UnitSeconds Products(const std::vector<ProductsSize>& sizes, int64_t rows, double times) const;
   int64_t ChosenBytes(const LayerSize& size, int64_t bytes, const BatchLoad& load) const;
   UnitSeconds ExpertSeconds(const LayerSize& size, int64_t tokens) const;
 

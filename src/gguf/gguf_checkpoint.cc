@@ -44,6 +44,11 @@ struct Entry {
   Place place;
 };
 
+std::string_view WhyDecoded(const GgufType& type) {
+  return type.name == "MXFP4" ? "is in MXFP4, which is held in experts alone, if all are"
+                              : "is in Q5_1, which is not held";
+}
+
 class GgufCheckpoint : public Checkpoint {
  public:
   GgufCheckpoint(std::vector<ModelFile> files, std::vector<Entry> entries)
@@ -96,7 +101,13 @@ void GgufCheckpoint::ReadRows(int64_t index, int64_t first_row, std::span<std::b
   for (int64_t row = first_row; !out.empty(); ++row, out = out.subspan(held_bytes)) {
     const int64_t file_row = place.rows.FileRow(row);
     files_[place.file].ReadAt(place.offset + file_row * std::ssize(blocks), blocks);
-    HoldBlocks(type, blocks, out.first(held_bytes));
+    if (HoldBlocks(type, blocks, out.first(held_bytes))) continue;
+    const CheckpointTensor& tensor = tensors_[static_cast<std::size_t>(index)];
+    throw Error(
+        ErrorCode::kModelUnsupported,
+        fmt::format("tensor \"{}\": its {} has scales too large to be held as they are; give "
+                    "--weight-bits 16",
+                    Printable(tensor.name), type.name));
   }
 }
 
@@ -197,7 +208,7 @@ class Entries {
     if (type.IsBlock()) {
       entry.tensor.coded = type.name;
       entry.tensor.held = type.held;
-      if (!type.held) entry.tensor.why_decoded = "is of a type that is not held";
+      if (!type.held) entry.tensor.why_decoded = WhyDecoded(type);
     }
     const auto bytes = CheckedBytes(tensor.shape, DTypeBytes(type.dtype));
     if (!bytes || entry.place.cols % type.block_values != 0) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -178,9 +179,15 @@ void Pack(const GroupParts& parts, DType held, std::span<std::byte> group) {
   kernels::PackGroup(head, parts.codes, held, group);
 }
 
+bool HasSmallMinimums(const GgufBlock& block) {
+  constexpr float kLargestHalf = 65504.0F;
+  const float scale = std::abs(kernels::HalfToFloat(block.scale));
+  return !std::isfinite(scale) || scale * static_cast<float>(block.middle) <= kLargestHalf;
+}
+
 }  // namespace
 
-void HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
+bool HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
                 std::span<std::byte> groups) {
   const DType held = type.held.value();
   const auto block_bytes = static_cast<std::size_t>(type.block_bytes);
@@ -190,6 +197,7 @@ void HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
     GroupParts parts;
     if (type.block_values == kLongBlock) {
       type.split(blocks.data(), block);
+      if (!HasSmallMinimums(block)) return false;
       for (std::size_t begin = 0; begin < kLongBlock; begin += kGroupWeights) {
         Pack(PartsOf(block, held, begin), held, groups.first(group_bytes));
         groups = groups.subspan(group_bytes);
@@ -205,6 +213,7 @@ void HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
     Pack(parts, held, groups.first(group_bytes));
     groups = groups.subspan(group_bytes);
   }
+  return true;
 }
 
 }  // namespace spillway

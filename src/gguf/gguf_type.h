@@ -42,9 +42,10 @@ std::string ReadGgufTypes();
 // values have room for all of them.
 void DecodeBlocks(const GgufType& type, std::span<const std::byte> blocks, std::span<float> values);
 
-// Fills `groups` with a row in the type that holds it. Requires: type.held; the blocks of one row,
-// or of rows of whole groups; groups.size() == RowBytes of as many values.
-void HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
+// Fills `groups` with a row in the type that holds it. False: a scale is so large that 32 times it,
+// which the type has to hold as a minimum, is beyond fp16. Requires: type.held; the blocks of one
+// row, or of rows of whole groups; groups.size() == RowBytes of as many values.
+bool HoldBlocks(const GgufType& type, std::span<const std::byte> blocks,
                 std::span<std::byte> groups);
 
 }  // namespace spillway

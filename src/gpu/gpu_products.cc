@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 
 #include "kernels/matmul/matmul_fp32.h"
@@ -11,12 +12,23 @@
 namespace spillway {
 namespace {
 
+// Of all products of a layer.
 std::size_t MostPieces(const Plan& plan) {
   std::size_t most = 0;
   for (const PlannedLayer& layer : plan.layers) {
-    for (const PlannedTensor& tensor : layer.tensors) most = std::max(most, tensor.tiles.size());
+    std::size_t pieces = 0;
+    for (const PlannedTensor& tensor : layer.tensors) pieces += tensor.tiles.size();
+    most = std::max(most, pieces);
   }
   return most;
+}
+
+// How a product takes x.
+enum class FormOfX { kRounded, kPackedFor8Bits, kPackedForFewer };
+
+FormOfX FormOf(const kernels::MatmulPiece& piece) {
+  if (!IsQuantised(piece.weight_dtype)) return FormOfX::kRounded;
+  return CodeBits(piece.weight_dtype) == 8 ? FormOfX::kPackedFor8Bits : FormOfX::kPackedForFewer;
 }
 
 }  // namespace
@@ -24,6 +36,7 @@ std::size_t MostPieces(const Plan& plan) {
 GpuProducts::GpuProducts(const Plan& plan)
     : dtype_(MatrixDType(plan.shape)), matmul_(ProductLengths(plan), dtype_, MaxProductRows(plan)) {
   inner_.reserve(MostPieces(plan));
+  alike_.reserve(MostPieces(plan));
 }
 
 void GpuProducts::Norm(const kernels::NormArgs& args, const Lane& lane) {
@@ -42,6 +55,20 @@ void GpuProducts::Multiply(const kernels::MatmulArgs& args, const Lane& lane) {
     FinishInner(lane);
     return kernels::MatmulFp32Async(args, lane.stream);
   }
+  // A rounded x may be in the workspace already, so that it comes first.
+  for (const FormOfX form :
+       {FormOfX::kRounded, FormOfX::kPackedFor8Bits, FormOfX::kPackedForFewer}) {
+    alike_.clear();
+    std::ranges::copy_if(args.pieces, std::back_inserter(alike_),
+                         [&](const auto& piece) { return FormOf(piece) == form; });
+    if (alike_.empty()) continue;
+    kernels::MatmulArgs some = args;
+    some.pieces = alike_;
+    MultiplyAlike(some, lane);
+  }
+}
+
+void GpuProducts::MultiplyAlike(const kernels::MatmulArgs& args, const Lane& lane) {
   if (IsQuantised(args.pieces.front().weight_dtype)) return MultiplyPacked(args, lane);
   Round(args, lane);
   matmul_.MultiplyRounded(args, lane.workspace, lane.stream);

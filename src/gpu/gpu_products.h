@@ -35,9 +35,11 @@ class GpuProducts {
   }
 
   void Norm(const kernels::NormArgs& args, const Lane& lane);
+  // Pieces of any types: x is rounded or packed once for those that take it alike.
   void Multiply(const kernels::MatmulArgs& args, const Lane& lane);
 
  private:
+  void MultiplyAlike(const kernels::MatmulArgs& args, const Lane& lane);
   void MultiplyPacked(const kernels::MatmulArgs& args, const Lane& lane);
   void Round(const kernels::MatmulArgs& args, const Lane& lane);
   void FinishInner(const Lane& lane);
@@ -45,9 +47,10 @@ class GpuProducts {
 
   DType dtype_;  // of all weights but published codes
   kernels::GpuMatmul matmul_;
-  const std::byte* workspace_ = nullptr;    // it begins with x_, rounded
-  const float* x_ = nullptr;                // null: with nothing
-  std::vector<kernels::FinishArgs> inner_;  // pieces of lane.inner that are not finished
+  const std::byte* workspace_ = nullptr;     // it begins with x_, rounded
+  const float* x_ = nullptr;                 // null: with nothing
+  std::vector<kernels::FinishArgs> inner_;   // pieces of lane.inner that are not finished
+  std::vector<kernels::MatmulPiece> alike_;  // of a call, that take x alike
 };
 
 }  // namespace spillway

@@ -1,8 +1,5 @@
 #include "src/report/report_figures.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <cmath>
 #include <set>
 
@@ -46,7 +43,13 @@ std::string PublishedCodesText(const ModelShape& shape) {
   std::string text;
   std::set<std::string_view> names;
   for (const DType dtype : shape.layer_codes) names.insert(DTypeName(dtype));
-  if (!names.empty()) text += fmt::format(", layers in {}", fmt::join(names, " and "));
+  std::string_view before = ", layers in ";
+  while (!names.empty()) {
+    text += before;
+    text += *names.begin();
+    names.erase(names.begin());
+    before = names.size() == 1 ? " and " : ", ";
+  }
   if (shape.experts.mxfp4) text += ", experts in MXFP4";
   return text;
 }

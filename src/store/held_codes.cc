@@ -26,21 +26,24 @@ std::string ObstacleOf(const CheckpointTensor& tensor, const FoundTensor& found)
 
 LayerCodes FindLayerCodes(const ModelShape& shape, const Checkpoint& checkpoint,
                           const WeightMap& map) {
-  const auto& tensors = checkpoint.tensors();
-  if (std::ranges::none_of(tensors, HasCodes)) return {};
   LayerCodes codes;
+  bool has_codes = false;
   for (const TensorRef ref : MatricesOfLayers(shape)) {
     const FoundTensor& found =
         map.tensors[static_cast<std::size_t>(ref.layer)][static_cast<std::size_t>(ref.index)];
-    const CheckpointTensor& there = tensors[static_cast<std::size_t>(found.index)];
+    const CheckpointTensor& there = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
+    has_codes |= HasCodes(there);
+    ++codes.num_matrices;
     const bool can_be_held = there.held && !found.transposed;
     codes.held.push_back(can_be_held ? *there.held : shape.dtype);
-    if (!can_be_held && codes.obstacle.empty()) codes.obstacle = ObstacleOf(there, found);
+    if (can_be_held) continue;
+    if (++codes.num_decoded == 1) codes.obstacle = ObstacleOf(there, found);
   }
-  if (std::ranges::all_of(codes.held, [&](DType dtype) { return dtype == shape.dtype; }))
-    return {{}, codes.obstacle};
-  if (std::ranges::adjacent_find(codes.held, std::ranges::not_equal_to()) == codes.held.end())
-    codes.held.resize(1);
+  if (!has_codes) return {};
+  if (codes.num_decoded == codes.num_matrices) codes.held.clear();
+  const bool is_one =
+      std::ranges::adjacent_find(codes.held, std::ranges::not_equal_to()) == codes.held.end();
+  if (is_one && !codes.held.empty()) codes.held.erase(codes.held.begin() + 1, codes.held.end());
   return codes;
 }
 

@@ -2,6 +2,7 @@
 // they are. Pure functions; any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct LayerCodes {
   // The first matrix of a decoder layer whose codes cannot be held, or that has none where others
   // do, and why; empty: the checkpoint has no codes, or all are held.
   std::string obstacle = {};
+  int64_t num_decoded = 0;  // such matrices
+  int64_t num_matrices = 0;
 };
 
 // `map`: of the shape's model, whose types make no difference to it.

@@ -129,6 +129,13 @@ std::string DescribeShape(const Model& model) {
   return text;
 }
 
+std::string DescribeObstacle(const LayerCodes& codes) {
+  if (codes.held.empty())
+    return fmt::format("codes       decoded to 16 bits: {}\n", codes.obstacle);
+  return fmt::format("codes       {} of {} matrices of layers have 16 bits, the first: {}\n",
+                     codes.num_decoded, codes.num_matrices, codes.obstacle);
+}
+
 // `read_shape` may throw: a folder whose config.json is of no use is described without it.
 template <typename F>
 std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
@@ -144,9 +151,7 @@ std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
       shape.layer_codes = codes.held;
       text = DescribeShape(MakeModel(std::move(shape)));
     }
-    if (!codes.obstacle.empty())
-      text += fmt::format("codes       {}decoded to 16 bits: {}\n",
-                          shape.layer_codes.empty() ? "" : "some ", codes.obstacle);
+    if (!codes.obstacle.empty()) text += DescribeObstacle(codes);
     text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",
                         map.surplus.size());
   } catch (const Error& error) {

@@ -6,6 +6,7 @@
 import json
 import math
 import pathlib
+import random
 import shutil
 import sys
 import unittest
@@ -127,7 +128,7 @@ class Held(GgufTest):
     """Codes are held as they are; gguf_type_test.cc shows that no weight is another one."""
 
     def wide_folder(self):
-        """The small model of groups of four with 256 columns, and weights that are of no interest."""
+        """The small model of groups of four with 256 columns. Its weights are any."""
         folder = self.folder / "wide"
         if folder.exists():
             return folder
@@ -136,10 +137,11 @@ class Held(GgufTest):
         tensors = gguf_writer.read_tensors(folder)
         sizes = {64: 256, 128: 256, 32: 64, 96: 512}
         wide = coded_models.Folder(config)
-        for name, (kind, shape, data) in tensors.items():
+        drawn = random.Random(7)
+        for name, (kind, shape, _) in tensors.items():
             shape = [shape[0], 256] if "embed" in name else [sizes[size] for size in shape]
-            count = math.prod(shape)
-            wide.tensors[name] = (kind, shape, (data * (2 * count // len(data) + 1))[:2 * count])
+            mean, spread = (0.0, 0.02) if len(shape) == 2 else (1.0, 0.2)
+            wide.tensors[name] = (kind, shape, coded_models.halfs([drawn.gauss(mean, spread) for _ in range(math.prod(shape))]))
         wide.write(folder)
         return folder
 
@@ -156,7 +158,32 @@ class Held(GgufTest):
                 for (ids, logprobs), (other_ids, others) in zip(held, decoded, strict=True):
                     self.assertEqual(ids, other_ids)
                     for one, other in zip(logprobs, others, strict=True):
-                        self.assertAlmostEqual(one, other, delta=0.02)
+                        self.assertAlmostEqual(one, other, delta=0.005)
+
+    def test_every_matrix_counts(self):
+        """Other codes in one matrix alone are seen in what test_they_give_nearly_what_their_values_give compares."""
+        folder = self.wide_folder()
+        whole, changed = self.folder / "whole.gguf", self.folder / "changed.gguf"
+        gguf_writer.convert(folder, whole, coded=LONG_CODES)
+        expected = self.answers(whole)
+        for part, kind in LONG_CODES.items():
+            with self.subTest(part=part):
+                gguf_writer.convert(folder, changed, coded=LONG_CODES | {part: "Q4_K" if kind != "Q4_K" else "Q6_K"})
+                self.assertGreater(max(abs(a - b) for (_, one), (_, other) in zip(expected, self.answers(changed), strict=True)
+                                       for a, b in zip(one, other)), 0.02)
+
+    def test_inspect_says_what_is_not_held(self):
+        file = self.folder / "some.gguf"
+        for coded, says in ((SHORT_CODES | {"attn_v": "Q5_1"}, 'codes       4 of 14 matrices of layers have 16 bits, the first: '
+                             '"model.layers.0.self_attn.v_proj.weight" is in Q5_1, which is not held'),
+                            ({"": "Q5_1"}, 'codes       decoded to 16 bits: "model.layers.0.self_attn.q_proj.weight" is in Q5_1'),
+                            ({"token_embd": "Q8_0"}, None)):
+            gguf_writer.convert(PARITY_MODELS / "llama-groups-of-four", file, coded=coded)
+            text = self.run_spillway("inspect", file).stdout.decode()
+            if says:
+                self.assertIn(says, text)
+            else:
+                self.assertNotIn("\ncodes", text)
 
     def test_placements_and_stores_give_the_same(self):
         for name, file in self.files():
@@ -171,7 +198,7 @@ class Held(GgufTest):
 
     def test_they_take_their_bytes(self):
         types = {"long": ("q4_k and q6_k", {"q": 40, "k": 60, "v": 60, "output": 60, "gate": 60, "up": 40, "down": 60}),
-                 "short": ("fp16 and q4_0 and q4_1 and q8_0", {"q": 36, "k": 68, "v": 68, "output": 128, "gate": 40, "up": 36, "down": 40})}
+                 "short": ("fp16, q4_0, q4_1 and q8_0", {"q": 36, "k": 68, "v": 68, "output": 128, "gate": 40, "up": 36, "down": 40})}
         for name, file in self.files():
             names, bytes_of = types[name]
             hidden, ffn, q, kv = (256, 512, 256, 64) if name == "long" else (64, 96, 128, 32)

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/convert/quantise.h"
@@ -66,7 +67,7 @@ TEST(GgufTypeTest, GroupsHoldTheValuesOfTheReference) {
     DecodeBlocks(type, blocks, reference);
     std::vector<std::byte> groups(
         static_cast<std::size_t>(RowBytes(*type.held, std::ssize(reference))));
-    HoldBlocks(type, blocks, groups);
+    EXPECT_TRUE(HoldBlocks(type, blocks, groups)) << name;
     std::vector<float> values(reference.size());
     kernels::DequantiseRow(groups.data(), *type.held, values);
     EXPECT_EQ(values, reference) << name;
@@ -85,12 +86,23 @@ TEST(GgufTypeTest, ShortBlocksMayEndAGroupEarly) {
   const GgufType& type = *FindGgufType(8);
   std::vector<std::byte> blocks(3 * 34, std::byte{5});
   std::vector<std::byte> groups(static_cast<std::size_t>(RowBytes(DType::kGgufQ8, 96)));
-  HoldBlocks(type, blocks, groups);
+  EXPECT_TRUE(HoldBlocks(type, blocks, groups));
   std::vector<float> reference(96);
   DecodeBlocks(type, blocks, reference);
   std::vector<float> values(96);
   kernels::DequantiseRow(groups.data(), DType::kGgufQ8, values);
   EXPECT_EQ(values, reference);
+}
+
+TEST(GgufTypeTest, ScalesWhose32TimesAreBeyondFp16AreNotHeld) {
+  const GgufType& type = *FindGgufType(14);
+  std::vector<std::byte> block(210, std::byte{1});
+  std::vector<std::byte> groups(static_cast<std::size_t>(RowBytes(DType::kGgufK6, 256)));
+  for (const auto& [half, is_held] :
+       {std::pair<uint16_t, bool>{0x67FF, true}, {0x6800, false}, {0xE800, false}}) {
+    std::memcpy(block.data() + 208, &half, sizeof(half));  // 2047, 2048, -2048
+    EXPECT_EQ(HoldBlocks(type, block, groups), is_held);
+  }
 }
 
 TEST(GgufTypeTest, OthersAreNamed) {

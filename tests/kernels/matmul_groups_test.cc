@@ -14,52 +14,90 @@ namespace {
 struct GroupX {
   std::vector<int64_t> integers;
   float scale = 0;
-  float total = 0;
 
   GroupX(const float* x, int64_t n) {
     float largest = 0;
     for (int64_t k = 0; k < n; ++k) largest = std::max(largest, std::abs(x[k]));
     const float inverse = largest >= 0x1p-100F ? 32639.0F / largest : 0.0F;
-    int64_t sum = 0;
-    for (int64_t k = 0; k < n; ++k) {
-      integers.push_back(std::lrint(x[k] * inverse));
-      sum += integers.back();
-    }
+    for (int64_t k = 0; k < n; ++k) integers.push_back(std::lrint(x[k] * inverse));
+    integers.resize(64, 0);
     scale = largest * (1.0F / 32639.0F);
-    total = static_cast<float>(sum) * scale;
   }
 };
 
-// Minimum and step of a group, and its codes: worths where those are 0 and 1.
-struct Group {
-  float head[2];
-  std::vector<float> codes;
+// Minimum and step of a part of a group.
+struct Steps {
+  float minimum;
+  float step;
+};
 
-  Group(const std::byte* bytes, DType dtype) {
-    if (dtype == DType::kInt8 || dtype == DType::kInt4) {
-      TakeIntegers(bytes, dtype);
-      return;
-    }
-    uint16_t halfs[2];
-    std::memcpy(halfs, bytes, sizeof(halfs));
-    for (int i = 0; i < 2; ++i) head[i] = HalfToFloat(halfs[i]);
-    std::vector<std::byte> group(bytes, bytes + GroupBytes(dtype));
-    const uint16_t plain[2] = {0, 0x3C00};
-    std::memcpy(group.data(), plain, sizeof(plain));
-    for (int64_t k = 0; k < 64; ++k) codes.push_back(DequantiseRef(group.data(), dtype, k));
+// A group's parts, and its codes from 0 on.
+struct Group {
+  std::vector<Steps> parts;
+  std::vector<int64_t> codes;
+
+  Group(const std::byte* bytes, DType dtype) : bytes_(bytes, bytes + GroupBytes(dtype)) {
+    for (int64_t part = 0; part < PartsOfGroup(dtype); ++part)
+      parts.push_back(StepsOf(dtype, static_cast<std::size_t>(part)));
+    for (int64_t k = 0; k < 64; ++k) codes.push_back(CodeOf(dtype, k));
   }
 
  private:
-  void TakeIntegers(const std::byte* bytes, DType dtype) {
-    uint32_t word = 0;
-    std::memcpy(&word, bytes, sizeof(word));
-    head[1] = std::bit_cast<float>(word & ~kZeroMask);
-    head[0] = -static_cast<float>(word & kZeroMask) * head[1];
-    std::vector<std::byte> group(bytes, bytes + GroupBytes(dtype));
-    const float plain = 1.0F;
-    std::memcpy(group.data(), &plain, sizeof(plain));
-    for (int64_t k = 0; k < 64; ++k) codes.push_back(DequantiseRef(group.data(), dtype, k));
+  float HalfAt(std::size_t at) const {
+    uint16_t half = 0;
+    std::memcpy(&half, bytes_.data() + at, sizeof(half));
+    return HalfToFloat(half);
   }
+  float ByteAt(std::size_t at) const {
+    return static_cast<float>(std::to_integer<int8_t>(bytes_[at]));
+  }
+
+  Steps StepsOf(DType dtype, std::size_t part) const {
+    if (dtype == DType::kInt8 || dtype == DType::kInt4) {
+      uint32_t word = 0;
+      std::memcpy(&word, bytes_.data(), sizeof(word));
+      const auto step = std::bit_cast<float>(word & ~kZeroMask);
+      return {-static_cast<float>(word & kZeroMask) * step, step};
+    }
+    if (dtype == DType::kQ8 || dtype == DType::kQ4) return {HalfAt(0), HalfAt(2)};
+    if (HasCodedScales(dtype)) {
+      const auto count = static_cast<std::size_t>(NumCodedScales(dtype));
+      return {-HalfAt(2) * ByteAt(4 + count + part), HalfAt(0) * ByteAt(4 + part)};
+    }
+    const float step = HalfAt(2 * part);
+    if (dtype == DType::kGgufM4) return {HalfAt(4 + 2 * part), step};
+    if (dtype == DType::kMxfp4) return {-6.0F * step, 0.5F * step};
+    return {-static_cast<float>(MiddleCode(dtype)) * step, step};
+  }
+
+  // From what the code is worth where steps are 1 and minimums 0.
+  int64_t CodeOf(DType dtype, int64_t k) const {
+    std::vector<std::byte> plain = bytes_;
+    const uint16_t zero = 0;
+    const uint16_t one = 0x3C00;
+    const auto put = [&](std::size_t at, auto value) {
+      std::memcpy(plain.data() + at, &value, sizeof(value));
+    };
+    if (dtype == DType::kInt8 || dtype == DType::kInt4) {
+      put(0, 1.0F);
+    } else if (dtype == DType::kQ8 || dtype == DType::kQ4) {
+      put(0, zero);
+      put(2, one);
+    } else if (HasCodedScales(dtype)) {
+      put(0, one);
+      put(2, zero);
+      put(4, uint32_t{0x01010101});
+    } else {
+      put(0, one);
+      put(2, one);
+      if (dtype == DType::kGgufM4) put(4, uint32_t{0});
+    }
+    const float worth = DequantiseRef(plain.data(), dtype, k);
+    if (dtype == DType::kMxfp4) return std::lrint(2 * worth) + 12;
+    return std::lrint(worth) + (HasTwoScales(dtype) ? MiddleCode(dtype) : 0);
+  }
+
+  std::vector<std::byte> bytes_;
 };
 
 float SumOfGroups(const MatmulCall& call, int64_t row, int64_t out) {
@@ -71,12 +109,18 @@ float SumOfGroups(const MatmulCall& call, int64_t row, int64_t out) {
     const int64_t n = std::min<int64_t>(64, call.shape.in - k);
     const GroupX x(call.args.x + row * call.args.x_stride + k, n);
     const Group group(weight, dtype);
-    int64_t sum = 0;
-    for (size_t i = 0; i < x.integers.size(); ++i) {
-      sum += x.integers[i] * static_cast<int64_t>(group.codes[i]);
+    const std::size_t size = 64 / group.parts.size();
+    for (std::size_t part = 0; part < group.parts.size(); ++part) {
+      int64_t sum = 0;
+      int64_t sum_of_x = 0;
+      for (std::size_t i = part * size; i < (part + 1) * size; ++i) {
+        sum += x.integers[i] * group.codes[i];
+        sum_of_x += x.integers[i];
+      }
+      const auto [minimum, step] = group.parts[part];
+      y = std::fma(step * static_cast<float>(sum), x.scale, y);
+      y = std::fma(minimum, static_cast<float>(sum_of_x) * x.scale, y);
     }
-    y = std::fma(group.head[1] * static_cast<float>(sum), x.scale, y);
-    y = std::fma(group.head[0], x.total, y);
   }
   return y;
 }
@@ -87,8 +131,11 @@ class GroupsTest : public testing::TestWithParam<IsaAndDType> {};
 std::vector<IsaAndDType> EveryCaseOfCodes() {
   std::vector<IsaAndDType> cases;
   for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAmx}) {
-    for (const DType dtype : {DType::kQ8, DType::kQ4, DType::kInt8, DType::kInt4})
+    for (const DType dtype :
+         {DType::kQ8, DType::kQ4, DType::kInt8, DType::kInt4, DType::kMxfp4, DType::kGgufQ8,
+          DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
       cases.push_back({isa, dtype});
+    }
   }
   return cases;
 }

@@ -47,6 +47,8 @@ CASES = [
     ["qwen2moe-stacked-dense", "--weight-bits", 8],
     ["gptoss-mxfp4", *H2O],
 ]
+# Of q, k and v, which are one call of products, and of what follows: x is rounded for some and packed in two ways for others.
+MIXED_TYPES = {"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn_gate": "Q4_1", "ffn_down": "Q5_0"}
 CODED_FORMS = ["gptq-4-wide", "packed-8-wide", "fp8-wide"]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
@@ -164,6 +166,18 @@ def coded_errors(binary, source, greedy, folder):
     return wrong
 
 
+def mixed_errors(binary, source, greedy, folder):
+    """Layers whose matrices have several types, of a GGUF file."""
+    file, store = folder / "mixed.gguf", folder / "mixed"
+    gguf_writer.convert(PARITY_MODELS / "llama-groups-of-four", file, coded=MIXED_TYPES)
+    made = harness.run(binary, ["convert", "--model", file, "--output", store, "--quiet"], env={"XDG_CACHE_HOME": str(folder)})
+    if made.status != 0:
+        print(f"FAILED mixed types: {made.stderr.decode()}")
+        return 1
+    wrong = check(binary, ["--model", store], source, folder, PLACEMENTS) + check(binary, ["--model", store], source, folder, BESIDE)
+    return wrong + differs_from_cpu(binary, ["--model", store], greedy, folder, PLACEMENTS[0], MOST_THAT_DIFFER)
+
+
 def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     failures = 0
@@ -177,6 +191,7 @@ def main():
         failures += plan_errors(binary, folder)
         failures += sum(golden_errors(binary, name) for name in GOLDEN_ROWS)
         failures += coded_errors(binary, source, greedy_source, folder)
+        failures += mixed_errors(binary, source, greedy_source, folder)
         for number, (model_name, *flags) in enumerate(CASES):
             model = ["--model", PARITY_MODELS / model_name, *flags]
             failures += check(binary, model, source, folder, PLACEMENTS if number == 0 else in_turn(PLACEMENTS, number, 1))
