@@ -143,12 +143,23 @@ std::unique_ptr<Checkpoint> OpenFolder(const fs::path& folder,
                       : std::move(checkpoint);
 }
 
+// Types of the matrices that the checkpoint has codes for, where no weight of it is read.
+void TakeCodes(const Checkpoint& checkpoint, ModelShape& shape) {
+  shape.experts.mxfp4 = HasMxfp4Experts(checkpoint);
+  const WeightMap map = ResolveWeights(MakeModel(shape), checkpoint);
+  shape.layer_codes = FindLayerCodes(shape, checkpoint, map).held;
+}
+
 ModelShape OpenGguf(OpenedModel& model) {
   GgufModel gguf = OpenGgufModel(model.choice.model);
   model.folder = std::move(gguf.folder);
   ModelConfig config = ReadModelConfig(model.folder);
   model.generation = std::move(config.generation);
-  if (!model.choice.dummy_weights) model.checkpoint = std::move(gguf.checkpoint);
+  if (model.choice.dummy_weights) {
+    TakeCodes(*gguf.checkpoint, config.shape);
+  } else {
+    model.checkpoint = std::move(gguf.checkpoint);
+  }
   config.shape.name = std::move(gguf.name);
   return std::move(config.shape);
 }

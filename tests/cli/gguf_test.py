@@ -210,6 +210,7 @@ class Held(GgufTest):
             if name == "short":
                 held += shapes["output"][0] * (2 * q - math.ceil(q / 64) * 128)
             self.assertEqual(self.weight_bytes(file, "--weight-bits", 16) - self.weight_bytes(file), 2 * (decoded - held))
+            self.assertEqual(self.weight_bytes(file, "--dummy-weights"), self.weight_bytes(file))
 
     def weight_bytes(self, model, *flags):
         report = self.folder / "r.json"

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "src/base/descriptor.h"
 #include "src/checkpoint/checkpoint.h"
@@ -26,6 +27,16 @@ inline ModelFile FileOf(std::string_view bytes, const std::string& name) {
   return ModelFile(std::move(file), name);
 }
 
+// Reads the first and the last row of a tensor of codes as groups hold them.
+inline void ReadHeldEnds(const Checkpoint& checkpoint, int64_t index) {
+  const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(index)];
+  const int64_t cols = tensor.shape.back();
+  const int64_t num_rows = tensor.bytes / DTypeBytes(tensor.dtype) / cols;
+  std::vector<std::byte> row(static_cast<std::size_t>(RowBytes(*tensor.held, cols)));
+  checkpoint.ReadRows(index, 0, row);
+  checkpoint.ReadRows(index, num_rows - 1, row);
+}
+
 // Reads the first and the last element of every tensor.
 inline void ReadEnds(const Checkpoint& checkpoint) {
   std::array<std::byte, sizeof(float)> bytes{};
@@ -36,6 +47,7 @@ inline void ReadEnds(const Checkpoint& checkpoint) {
     const auto one = std::span(bytes).first(static_cast<std::size_t>(element));
     checkpoint.Read(static_cast<int64_t>(index), 0, one);
     checkpoint.Read(static_cast<int64_t>(index), tensor.bytes - element, one);
+    if (tensor.held) ReadHeldEnds(checkpoint, static_cast<int64_t>(index));
   }
 }
 
