@@ -207,7 +207,7 @@ class Entries {
     entry.tensor.dtype = type.dtype;
     if (type.IsBlock()) {
       entry.tensor.coded = type.name;
-      entry.tensor.held = type.held;
+      if (tensor.shape.size() > 1) entry.tensor.held = type.held;  // no vector is held so
       if (!type.held) entry.tensor.why_decoded = WhyDecoded(type);
     }
     const auto bytes = CheckedBytes(tensor.shape, DTypeBytes(type.dtype));
