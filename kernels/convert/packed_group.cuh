@@ -110,6 +110,11 @@ struct PackedLane {
     }
   }
 
+  // The half of a head's word that is for the half of a group that a step is in.
+  __device__ static __half2 OfHalf(__half2 pair, int step) {
+    return step < kGroupSteps / 2 ? __low2half2(pair) : __high2half2(pair);
+  }
+
   // Those of types with halfs or a float for a head.
   __device__ __half2 Stepped(int step, int half) const {
     if constexpr (kDType == DType::kFp8) {
@@ -123,13 +128,10 @@ struct PackedLane {
     }
     const __half2 first_and_second = AsHalfs(head[0]);
     if constexpr (kDType == DType::kMxfp4 || HasTwoScales(kDType) || HasTwoMinimums(kDType)) {
-      const __half2 scale =
-          step < kGroupSteps / 2 ? __low2half2(first_and_second) : __high2half2(first_and_second);
+      const __half2 scale = OfHalf(first_and_second, step);
       if constexpr (kDType == DType::kMxfp4) return __hmul2(Numbers(step, half), scale);
       if constexpr (HasTwoMinimums(kDType)) {
-        const __half2 minimums = AsHalfs(head[kMinimumsAt / 4]);
-        return __hfma2(Codes(step, half), scale,
-                       step < kGroupSteps / 2 ? __low2half2(minimums) : __high2half2(minimums));
+        return __hfma2(Codes(step, half), scale, OfHalf(AsHalfs(head[kMinimumsAt / 4]), step));
       }
       const auto middle = static_cast<float>(MiddleCode(kDType));
       return __hmul2(__hsub2(Codes(step, half), __float2half2_rn(middle)), scale);

@@ -181,15 +181,23 @@ struct Extremes {
   float high;
 };
 
-inline Extremes ExtremesOf(const float* weights) {
+// Requires, as LargestOf: a count of whole registers.
+inline Extremes ExtremesOf(const float* weights, int64_t count) {
   Simd::F low = Simd::Load(weights);
   Simd::F high = low;
-  for (int64_t k = Simd::kLanes; k < kGroupWeights; k += Simd::kLanes) {
+  for (int64_t k = Simd::kLanes; k < count; k += Simd::kLanes) {
     low = Simd::Min(low, Simd::Load(weights + k));
     high = Simd::Max(high, Simd::Load(weights + k));
   }
   // Adding 0 turns -0 into 0: which of the two is the extreme depends on the lanes.
   return {0.0F - Simd::MaxOf(Simd::Sub(Simd::Zero(), low)), Simd::MaxOf(high) + 0.0F};
+}
+
+inline float LargestOf(const float* weights, int64_t count) {
+  Simd::F largest = Simd::Zero();
+  for (int64_t k = 0; k < count; k += Simd::kLanes)
+    largest = Simd::Max(largest, Simd::Abs(Simd::Load(weights + k)));
+  return Simd::MaxOf(largest);
 }
 
 inline float FromHalf(uint16_t half) {
@@ -198,13 +206,21 @@ inline float FromHalf(uint16_t half) {
   return floats[0];
 }
 
+inline uint16_t ToHalf(float value) {
+  uint16_t half;
+  Simd::StoreHalfPart(&half, Simd::Set(value), 1);
+  return half;
+}
+
+// The least fp16 that is no less than a value of 0 or more.
+inline uint16_t HalfUp(float value) {
+  const uint16_t half = ToHalf(value);
+  return static_cast<uint16_t>(half + (FromHalf(half) < value));
+}
+
 // The step as an fp16: the least that reaches the highest weight.
 inline uint16_t StepOf(const Extremes& extremes, float max_code) {
-  const float step = (extremes.high - extremes.low) / max_code;
-  uint16_t half;
-  Simd::StoreHalfPart(&half, Simd::Set(step), 1);
-  if (FromHalf(half) < step) ++half;
-  return half;
+  return HalfUp((extremes.high - extremes.low) / max_code);
 }
 
 // `count` weights, at most 64.
@@ -217,7 +233,7 @@ void QuantiseGroup(const uint16_t* halfs, int64_t count, std::byte* group) {
   for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes) {
     Simd::Store(weights + k, Simd::LoadHalf(whole + k));
   }
-  const Extremes extremes = ExtremesOf(weights);
+  const Extremes extremes = ExtremesOf(weights, kGroupWeights);
   constexpr float kMax = MaxCode(kType);
   const uint16_t step_half = StepOf(extremes, kMax);
   const float step = FromHalf(step_half);
@@ -231,8 +247,7 @@ void QuantiseGroup(const uint16_t* halfs, int64_t count, std::byte* group) {
   for (int64_t k = 0; k < kGroupWeights; ++k) {
     codes[k] = k < count ? static_cast<int32_t>(weights[k]) : 0;
   }
-  uint16_t minimum_half;
-  Simd::StoreHalfPart(&minimum_half, Simd::Set(extremes.low), 1);
+  const uint16_t minimum_half = ToHalf(extremes.low);
   __builtin_memcpy(group, &minimum_half, sizeof(minimum_half));
   __builtin_memcpy(group + sizeof(minimum_half), &step_half, sizeof(step_half));
   PackCodes<kType>(codes, group + GroupHeadBytes(kType));
@@ -245,10 +260,7 @@ inline float PowerOfTwo(int exponent) {
 
 // Codes of 32 weights; returns their scale, 0 where all are 0.
 inline float QuantiseScaled(const float* weights, int32_t* codes) {
-  Simd::F largest = Simd::Zero();
-  for (int64_t k = 0; k < kScaledWeights; k += Simd::kLanes)
-    largest = Simd::Max(largest, Simd::Abs(Simd::Load(weights + k)));
-  const float most = Simd::MaxOf(largest);
+  const float most = LargestOf(weights, kScaledWeights);
   // The largest is from 4 to under 8 times the scale.
   const int exponent = static_cast<int>(BitsOf(most) >> 23) - 127 - 2;
   const int of_scale = exponent < kLeastScaleExponent ? kLeastScaleExponent : exponent;
@@ -291,7 +303,7 @@ template <DType kType>
 void QuantiseToIntegers(const uint16_t* halfs, int64_t count, std::byte* group) {
   float weights[kGroupWeights];
   LoadWeights(halfs, count, weights);
-  const Extremes extremes = ExtremesOf(weights);
+  const Extremes extremes = ExtremesOf(weights, kGroupWeights);
   const float low = extremes.low < 0.0F ? extremes.low : 0.0F;
   constexpr float kMax = MaxCode(kType);
   const float range = (extremes.high > 0.0F ? extremes.high : 0.0F) - low;
@@ -335,10 +347,7 @@ template <>
 inline void QuantiseGroup<DType::kFp8>(const uint16_t* halfs, int64_t count, std::byte* group) {
   float weights[kGroupWeights];
   LoadWeights(halfs, count, weights);
-  Simd::F largest = Simd::Zero();
-  for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes)
-    largest = Simd::Max(largest, Simd::Abs(Simd::Load(weights + k)));
-  const float most = Simd::MaxOf(largest);
+  const float most = LargestOf(weights, kGroupWeights);
   const float scale = most / kFp8Largest;
   const float inverse = most > 0.0F ? kFp8Largest / most : 0.0F;
   int32_t codes[kGroupWeights];
@@ -352,30 +361,9 @@ inline void QuantiseGroup<DType::kFp8>(const uint16_t* halfs, int64_t count, std
   PackCodes<DType::kFp8>(codes, group + GroupHeadBytes(DType::kFp8));
 }
 
-inline uint16_t ToHalf(float value) {
-  uint16_t half;
-  Simd::StoreHalfPart(&half, Simd::Set(value), 1);
-  return half;
-}
-
-// The least fp16 that is no less than a value of 0 or more.
-inline uint16_t HalfUp(float value) {
-  const uint16_t half = ToHalf(value);
-  return static_cast<uint16_t>(half + (FromHalf(half) < value));
-}
-
 inline int32_t NearestCode(float steps, int32_t most) {
   const auto code = static_cast<int32_t>(steps + (steps < 0.0F ? -0.5F : 0.5F));
   return code < 0 ? 0 : code > most ? most : code;
-}
-
-inline float LargestOf(const float* weights, int64_t count) {
-  float most = 0.0F;
-  for (int64_t k = 0; k < count; ++k) {
-    const float size = FromBits(BitsOf(weights[k]) & 0x7FFFFFFFU);
-    if (size > most) most = size;
-  }
-  return most;
 }
 
 // Steps from the middle code, under a scale for each half.
@@ -418,19 +406,14 @@ inline void QuantiseGroup<DType::kGgufM4>(const uint16_t* halfs, int64_t count, 
   int32_t codes[kGroupWeights];
   for (int64_t half = 0; half < 2; ++half) {
     const float* from = weights + half * kScaledWeights;
-    float low = from[0];
-    float high = from[0];
-    for (int64_t k = 1; k < kScaledWeights; ++k) {
-      low = from[k] < low ? from[k] : low;
-      high = from[k] > high ? from[k] : high;
-    }
-    const uint16_t scale_half = HalfUp((high - low) / static_cast<float>(kMost));
+    const Extremes extremes = ExtremesOf(from, kScaledWeights);
+    const uint16_t scale_half = StepOf(extremes, kMost);
     const float scale = FromHalf(scale_half);
     for (int64_t k = 0; k < kScaledWeights; ++k) {
       codes[half * kScaledWeights + k] =
-          scale > 0.0F ? NearestCode((from[k] - low) / scale, kMost) : 0;
+          scale > 0.0F ? NearestCode((from[k] - extremes.low) / scale, kMost) : 0;
     }
-    const uint16_t minimum_half = ToHalf(low);
+    const uint16_t minimum_half = ToHalf(extremes.low);
     __builtin_memcpy(group + half * 2, &scale_half, sizeof(scale_half));
     __builtin_memcpy(group + kMinimumsAt + half * 2, &minimum_half, sizeof(minimum_half));
   }
@@ -446,7 +429,9 @@ struct Coded {
   // Codes of up to 63 under one factor.
   void Code(int64_t count) {
     constexpr float kMost = 63.0F;
-    factor = HalfUp(LargestOf(value, count) / kMost);
+    float most = 0.0F;
+    for (int64_t i = 0; i < count; ++i) most = value[i] > most ? value[i] : most;
+    factor = HalfUp(most / kMost);
     const float of_one = FromHalf(factor);
     for (int64_t i = 0; i < count; ++i) {
       code[i] = of_one > 0.0F ? NearestCode(value[i] / of_one, static_cast<int32_t>(kMost)) : 0;

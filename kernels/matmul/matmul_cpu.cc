@@ -205,14 +205,11 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   if (args.arithmetic == Arithmetic::kFp32) isa = Fp32Form(isa);
-  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
-                            DType::kInt8, DType::kInt4, DType::kFp8, DType::kGgufQ8, DType::kGgufQ4,
-                            DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
-    if (std::none_of(args.pieces.begin(), args.pieces.end(),
-                     [&](const auto& piece) { return piece.weight_dtype == dtype; })) {
-      continue;
-    }
-    MulPieces(args, dtype, workspace, pool, FormFor(dtype, isa));
+  for (auto piece = args.pieces.begin(); piece != args.pieces.end(); ++piece) {
+    const DType dtype = piece->weight_dtype;
+    const auto is_alike = [dtype](const MatmulPiece& of) { return of.weight_dtype == dtype; };
+    if (std::none_of(args.pieces.begin(), piece, is_alike))  // the first of its type
+      MulPieces(args, dtype, workspace, pool, FormFor(dtype, isa));
   }
 }
 

@@ -71,6 +71,17 @@ inline __m512i LowBytes(const __m512i (&part)[4], DType dtype) {
   return _mm512_or_si512(_mm512_or_si512(first, second), _mm512_or_si512(third, fourth));
 }
 
+// Codes of a group as bytes in the order in which they are stored, all low nibbles before the high
+// ones; of 6 bits the lower four.
+template <DType kType>
+inline __m512i UnpackCodes(const std::byte* codes) {
+  if constexpr (CodeBits(kType) == 8) return _mm512_loadu_si512(codes);
+  const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+  const __m512i both =
+      _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+  return _mm512_and_si512(_mm512_srlv_epi32(both, shifts), _mm512_set1_epi8(15));
+}
+
 // x is 256 * what this gives + its lowest byte, with signs.
 inline void HighBytes(const __m512i (&part)[4], __m512i (&high)[4]) {
   for (int i = 0; i < 4; ++i)

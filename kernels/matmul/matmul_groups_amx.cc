@@ -96,16 +96,7 @@ struct PanelStream {
     for (int line = 0; line < kPanelOuts; ++line) {
       const std::byte* from = rows.weight[line] + group * kBytes;
       __builtin_memcpy(&scratch.heads[slot][line], from, GroupHeadBytes(kType));
-      const std::byte* codes = from + GroupHeadBytes(kType);
-      __m512i bytes;
-      if constexpr (CodeBits(kType) == 8) {
-        bytes = _mm512_loadu_si512(codes);
-      } else {
-        const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
-        const __m512i both =
-            _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
-        bytes = _mm512_and_si512(_mm512_srlv_epi32(both, shifts), _mm512_set1_epi8(15));
-      }
+      const __m512i bytes = UnpackCodes<kType>(from + GroupHeadBytes(kType));
       _mm512_store_si512(scratch.codes[slot] + line * 64, bytes);
     }
   }

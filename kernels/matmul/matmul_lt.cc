@@ -317,7 +317,7 @@ void GpuMatmul::MultiplyPacked(const MatmulArgs& args, std::span<std::byte> work
   const DType dtype = args.pieces.front().weight_dtype;
   PackXAsync({args.x, args.x_stride, args.rows, args.in, dtype, workspace.data()}, stream);
   for (const MatmulPiece& piece : args.pieces) {
-    SPILLWAY_CHECK(PacksAlike(piece.weight_dtype, dtype));
+    SPILLWAY_CHECK(FormOf(piece.weight_dtype) == FormOf(dtype));
     PackedMatmulAsync({workspace.data(), args.rows, args.in, args.activation, piece}, stream);
   }
 }

@@ -319,7 +319,7 @@ void PackXAsync(const PackXArgs& args, Stream& stream) {
   const dim3 grid(Blocks(DivideUp(args.in, kGroupWeights) * kWarp, kPackThreads),
                   static_cast<unsigned>(args.rows));
   // Only where codes lie counts.
-  if (CodeBits(args.weight_dtype) == 8) {
+  if (FormOf(args.weight_dtype) == FormOfX::kPackedFor8Bits) {
     LaunchKernel(PackXKernel<DType::kQ8>, grid, kPackThreads, args, stream,
                  "matmul packing launch");
   } else {

@@ -36,9 +36,12 @@ struct PackXArgs {
 // Stream: one kernel.
 void PackXAsync(const PackXArgs& args, Stream& stream);
 
-// True of types of packed weights that take the same packed x: codes of 8 bits, or fewer, of both.
-constexpr bool PacksAlike(DType a, DType b) {
-  return IsQuantised(a) && IsQuantised(b) && (CodeBits(a) == 8) == (CodeBits(b) == 8);
+// How products with a type of weights take x: rounded to 16 bits, or packed for codes of 8 bits, or
+// of fewer.
+enum class FormOfX { kRounded, kPackedFor8Bits, kPackedForFewer };
+constexpr FormOfX FormOf(DType weights) {
+  if (!IsQuantised(weights)) return FormOfX::kRounded;
+  return CodeBits(weights) == 8 ? FormOfX::kPackedFor8Bits : FormOfX::kPackedForFewer;
 }
 
 struct PackedMatmulArgs {

@@ -144,8 +144,8 @@ inline Heads HeadsOfPart(const uint32_t (&heads)[3][kPanelOuts], int64_t part) {
   }
 }
 
-// Bytes of the codes of a group of parts, 16 words: natural word w, of weights 4 w and the three
-// behind it, is word PlaceOfWord(w).
+// Place among the 16 words of BytesOf of those that x has as word `word`: of a group of parts the
+// codes of weights 4 word and the three behind it.
 template <DType kType>
 constexpr int PlaceOfWord(int word) {
   if (PartsOfGroup(kType) == 1 || CodeBits(kType) == 8) return word;
@@ -154,10 +154,9 @@ constexpr int PlaceOfWord(int word) {
 }
 
 template <DType kType>
-inline __m512i BytesOfParts(const std::byte* codes) {
-  if constexpr (CodeBits(kType) == 8) return _mm512_loadu_si512(codes);
-  const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
-  __m512i bytes = _mm512_and_si512(_mm512_srlv_epi32(TwiceX(codes), shifts), _mm512_set1_epi8(15));
+inline __m512i BytesOf(const std::byte* codes) {
+  __m512i bytes = UnpackCodes<kType>(codes);
+  if constexpr (PartsOfGroup(kType) == 1 || CodeBits(kType) == 8) return bytes;
   if constexpr (CodeBits(kType) == 6) {
     // Each half-word's nibbles to the bytes of a word: the lower two bits of one are the upper bits
     // of the low nibble that was at that byte, the others of the high one.
@@ -270,16 +269,7 @@ struct Panel {
       __m512i words[16];
 #pragma GCC unroll 16
       for (int out = 0; out < kPanelOuts; ++out) {
-        const std::byte* codes = CodesOf(out, group);
-        if constexpr (PartsOfGroup(kType) > 1) {
-          words[out] = BytesOfParts<kType>(codes);
-        } else if constexpr (CodeBits(kType) == 8) {
-          words[out] = _mm512_loadu_si512(codes);
-        } else {
-          const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
-          words[out] =
-              _mm512_and_si512(_mm512_srlv_epi32(TwiceX(codes), shifts), _mm512_set1_epi8(15));
-        }
+        words[out] = BytesOf<kType>(CodesOf(out, group));
       }
       Transpose(words);
 #pragma GCC unroll 16

@@ -18,10 +18,6 @@
 namespace spillway {
 namespace {
 
-// Values of 4 bits without a mantissa's leading zeros, twice what they stand for.
-constexpr std::array<float, 16> kTwiceFp4 = {0, 1,  2,  3,  4,  6,  8,  12,
-                                             0, -1, -2, -3, -4, -6, -8, -12};
-
 // Half of 2^(exponent - 127), also where that is denormal.
 float HalfPower(uint8_t exponent) {
   const uint32_t bits =
@@ -33,44 +29,31 @@ void DecodeMxfp4(const std::byte* block, float* values) {
   const float scale = HalfPower(std::to_integer<uint8_t>(block[0]));
   for (int i = 0; i < kShortBlock; ++i) {
     const auto pair = std::to_integer<std::size_t>(block[1 + i % 16]);
-    values[i] = kTwiceFp4[i < 16 ? pair & 15 : pair >> 4] * scale;
+    values[i] = static_cast<float>(kernels::kFp4Doubles[i < 16 ? pair & 15 : pair >> 4]) * scale;
   }
 }
 
-template <SplitBlock kSplit>
-void DecodeShort(const std::byte* block, float* values) {
+template <SplitBlock kSplit, int64_t kValues>
+void DecodeSteps(const std::byte* block, float* values) {
   GgufBlock parts;
   kSplit(block, parts);
   const float scale = kernels::HalfToFloat(parts.scale);
   const float minimum = kernels::HalfToFloat(parts.minimum);
-  for (std::size_t i = 0; i < kShortBlock; ++i) {
-    const float value = static_cast<float>(parts.codes[i] - parts.middle) * scale;
-    values[i] = parts.middle > 0 ? value : value + minimum;
+  for (std::size_t i = 0; i < kValues; ++i) {
+    float step = scale;
+    float offset = minimum;
+    if constexpr (kValues == kLongBlock) {
+      step *= static_cast<float>(parts.scales[i / kBlockPart]);
+      offset *= -static_cast<float>(parts.minimums[i / kBlockPart]);
+    }
+    const float value = static_cast<float>(parts.codes[i] - parts.middle) * step;
+    values[i] = parts.middle > 0 ? value : value + offset;
   }
 }
 
-template <SplitBlock kSplit>
-void DecodeLong(const std::byte* block, float* values) {
-  GgufBlock parts;
-  kSplit(block, parts);
-  const float scale = kernels::HalfToFloat(parts.scale);
-  const float minimum = kernels::HalfToFloat(parts.minimum);
-  for (std::size_t i = 0; i < kLongBlock; ++i) {
-    const float step = scale * static_cast<float>(parts.scales[i / kBlockPart]);
-    const float offset = minimum * static_cast<float>(parts.minimums[i / kBlockPart]);
-    const float value = step * static_cast<float>(parts.codes[i] - parts.middle);
-    values[i] = parts.middle > 0 ? value : value - offset;
-  }
-}
-
-template <SplitBlock kSplit>
-constexpr GgufType Short(std::string_view name, int64_t bytes, std::optional<DType> held) {
-  return {name, kShortBlock, bytes, DType::kF32, DecodeShort<kSplit>, held, kSplit};
-}
-
-template <SplitBlock kSplit>
-constexpr GgufType Long(std::string_view name, int64_t bytes, DType held) {
-  return {name, kLongBlock, bytes, DType::kF32, DecodeLong<kSplit>, held, kSplit};
+template <SplitBlock kSplit, int64_t kValues>
+constexpr GgufType Steps(std::string_view name, int64_t bytes, std::optional<DType> held) {
+  return {name, kValues, bytes, DType::kF32, DecodeSteps<kSplit, kValues>, held, kSplit};
 }
 
 // Types that are read, by their numbers in a file.
@@ -79,16 +62,16 @@ const std::vector<std::pair<uint32_t, GgufType>>& Types() {
       {0, {"F32", 1, 4, DType::kF32}},
       {1, {"F16", 1, 2, DType::kF16}},
       {30, {"BF16", 1, 2, DType::kBF16}},
-      {8, Short<SplitQ80>("Q8_0", 34, DType::kGgufQ8)},
-      {2, Short<SplitQ40>("Q4_0", 18, DType::kGgufQ4)},
-      {3, Short<SplitQ41>("Q4_1", 20, DType::kGgufM4)},
-      {6, Short<SplitQ50>("Q5_0", 22, DType::kGgufQ8)},
-      {7, Short<SplitQ51>("Q5_1", 24, std::nullopt)},
-      {10, Long<SplitQ2K>("Q2_K", 84, DType::kGgufK6)},
-      {11, Long<SplitQ3K>("Q3_K", 110, DType::kGgufK6)},
-      {12, Long<SplitQ4K>("Q4_K", 144, DType::kGgufK4)},
-      {13, Long<SplitQ5K>("Q5_K", 176, DType::kGgufK6)},
-      {14, Long<SplitQ6K>("Q6_K", 210, DType::kGgufK6)},
+      {8, Steps<SplitQ80, kShortBlock>("Q8_0", 34, DType::kGgufQ8)},
+      {2, Steps<SplitQ40, kShortBlock>("Q4_0", 18, DType::kGgufQ4)},
+      {3, Steps<SplitQ41, kShortBlock>("Q4_1", 20, DType::kGgufM4)},
+      {6, Steps<SplitQ50, kShortBlock>("Q5_0", 22, DType::kGgufQ8)},
+      {7, Steps<SplitQ51, kShortBlock>("Q5_1", 24, std::nullopt)},
+      {10, Steps<SplitQ2K, kLongBlock>("Q2_K", 84, DType::kGgufK6)},
+      {11, Steps<SplitQ3K, kLongBlock>("Q3_K", 110, DType::kGgufK6)},
+      {12, Steps<SplitQ4K, kLongBlock>("Q4_K", 144, DType::kGgufK4)},
+      {13, Steps<SplitQ5K, kLongBlock>("Q5_K", 176, DType::kGgufK6)},
+      {14, Steps<SplitQ6K, kLongBlock>("Q6_K", 210, DType::kGgufK6)},
       {39, {"MXFP4", kShortBlock, 17, DType::kF32, DecodeMxfp4}}};
   return types;
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/matmul/matmul_fp32.h"
+#include "kernels/matmul/matmul_packed.h"
 #include "spillway/error.h"
 #include "src/gpu/gpu_needs.h"
 
@@ -21,14 +22,6 @@ std::size_t MostPieces(const Plan& plan) {
     most = std::max(most, pieces);
   }
   return most;
-}
-
-// How a product takes x.
-enum class FormOfX { kRounded, kPackedFor8Bits, kPackedForFewer };
-
-FormOfX FormOf(const kernels::MatmulPiece& piece) {
-  if (!IsQuantised(piece.weight_dtype)) return FormOfX::kRounded;
-  return CodeBits(piece.weight_dtype) == 8 ? FormOfX::kPackedFor8Bits : FormOfX::kPackedForFewer;
 }
 
 }  // namespace
@@ -56,11 +49,13 @@ void GpuProducts::Multiply(const kernels::MatmulArgs& args, const Lane& lane) {
     return kernels::MatmulFp32Async(args, lane.stream);
   }
   // A rounded x may be in the workspace already, so that it comes first.
+  using kernels::FormOfX;
   for (const FormOfX form :
        {FormOfX::kRounded, FormOfX::kPackedFor8Bits, FormOfX::kPackedForFewer}) {
     alike_.clear();
-    std::ranges::copy_if(args.pieces, std::back_inserter(alike_),
-                         [&](const auto& piece) { return FormOf(piece) == form; });
+    std::ranges::copy_if(args.pieces, std::back_inserter(alike_), [&](const auto& piece) {
+      return kernels::FormOf(piece.weight_dtype) == form;
+    });
     if (alike_.empty()) continue;
     kernels::MatmulArgs some = args;
     some.pieces = alike_;

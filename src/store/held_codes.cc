@@ -26,6 +26,7 @@ std::string ObstacleOf(const CheckpointTensor& tensor, const FoundTensor& found)
 
 LayerCodes FindLayerCodes(const ModelShape& shape, const Checkpoint& checkpoint,
                           const WeightMap& map) {
+  if (std::ranges::none_of(checkpoint.tensors(), HasCodes)) return {};
   LayerCodes codes;
   bool has_codes = false;
   for (const TensorRef ref : MatricesOfLayers(shape)) {
