@@ -232,6 +232,8 @@ class Entries {
         metadata_.Refuse(fmt::format("norm \"{}\" is not F32", Printable(entry.tensor.name)));
       entry.place.one_added = true;
     }
+    if (change == GgufChange::kRowAlone && entry.tensor.shape.size() == 1)
+      entry.tensor.shape.insert(entry.tensor.shape.begin(), 1);
     if (change != GgufChange::kPairsTogether) return;
     const bool keys = entry.tensor.name.find("k_proj") != std::string::npos;
     const int64_t all = metadata_.Count("llama.attention.head_count");

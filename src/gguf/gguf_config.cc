@@ -53,7 +53,10 @@ class ConfigWriter {
   int64_t HeadSize() const;
   [[noreturn]] void RefuseSetting(std::string_view name) const;
 
+  bool HasExperts() const { return FindCount("expert_count").value_or(0) != 0; }
+  bool TakesExperts() const;
   void RefuseUnread() const;
+  void RefuseUnreadExperts() const;
   void AddSizes(json& config) const;
   void AddTokens(json& config) const;
   void AddRope(json& config) const;
@@ -62,7 +65,10 @@ class ConfigWriter {
   json Llama3Scaling() const;
   std::vector<double> Factors(std::string_view tensor) const;
   void AddPhi3(json& config) const;
+  void AddExperts(json& config) const;
   void AddGptOss(json& config) const;
+  void AddMixtral(json& config) const;
+  void AddQwenExperts(json& config) const;
   void AddGemma(json& config) const;
   void AddGemmaLayers(json& config) const;
   void AddFamily(json& config) const;
@@ -101,17 +107,34 @@ int64_t ConfigWriter::HeadSize() const {
   return FindCount("attention.key_length").value_or(Count("embedding_length") / heads);
 }
 
+bool ConfigWriter::TakesExperts() const {
+  return architecture_ == "gpt-oss" || architecture_ == "llama" || architecture_.ends_with("moe");
+}
+
+// Settings of experts that change what the network computes, of no architecture that is read.
+void ConfigWriter::RefuseUnreadExperts() const {
+  constexpr int64_t kSoftmax = 1;
+  constexpr int64_t kSoftmaxOfChosen = 3;  // llama.cpp's number for gpt-oss
+  if (!HasExperts()) return;
+  if (!TakesExperts()) RefuseSetting("expert_count");
+  const int64_t usual = architecture_ == "gpt-oss" ? kSoftmaxOfChosen : kSoftmax;
+  if (FindCount("expert_gating_func").value_or(usual) != usual) RefuseSetting("expert_gating_func");
+  const double scale = FindNumber("expert_weights_scale").value_or(1.0);
+  if (scale != 1.0 && scale != 0.0) RefuseSetting("expert_weights_scale");  // 0: not set
+  if (FindCount("expert_group_count").value_or(1) > 1) RefuseSetting("expert_group_count");
+  if (architecture_ != "qwen2moe" && FindCount("expert_shared_count").value_or(0) != 0)
+    RefuseSetting("expert_shared_count");
+}
+
 // Settings that change what the network computes, of no architecture that is read.
 void ConfigWriter::RefuseUnread() const {
   for (const char* name :
-       {"expert_count", "attention.clamp_kqv", "attention.max_alibi_bias", "use_parallel_residual",
+       {"attention.clamp_kqv", "attention.max_alibi_bias", "use_parallel_residual",
         "residual_scale", "embedding_scale", "logit_scale", "attention.scale",
         "leading_dense_block_count", "attention.temperature_length", "attention.causal"}) {
-    if (!metadata_.Has(Key(name))) continue;
-    const bool is_experts = std::string_view(name) == "expert_count";
-    if (is_experts && (architecture_ == "gpt-oss" || Count(name) == 0)) continue;
-    RefuseSetting(name);
+    if (metadata_.Has(Key(name))) RefuseSetting(name);
   }
+  RefuseUnreadExperts();
   const int64_t values = FindCount("attention.value_length").value_or(HeadSize());
   if (values != HeadSize()) RefuseSetting("attention.value_length");
 }
@@ -250,17 +273,45 @@ void ConfigWriter::AddPhi3(json& config) const {
   config["rope_scaling"] = std::move(scaling);
 }
 
+void ConfigWriter::AddExperts(json& config) const {
+  config["num_local_experts"] = Count("expert_count");
+  config["num_experts_per_tok"] = Count("expert_used_count");
+}
+
 // Windows by layer are those of the published models. So are frequencies: llama.cpp rounds the
 // bounds between scaled pairs and others to pairs, which the published models do not.
 void ConfigWriter::AddGptOss(json& config) const {
+  AddExperts(config);
   config["model_type"] = "gpt_oss";
   config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
   config["intermediate_size"] =
       FindCount("expert_feed_forward_length").value_or(Count("feed_forward_length"));
-  config["num_local_experts"] = Count("expert_count");
-  config["num_experts_per_tok"] = Count("expert_used_count");
   config["sliding_window"] = Count("attention.sliding_window");
   if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
+}
+
+void ConfigWriter::AddMixtral(json& config) const {
+  AddExperts(config);
+  config["model_type"] = "mixtral";
+}
+
+// Whether weights are those of the chosen experts alone is left to the reader, by architecture.
+void ConfigWriter::AddQwenExperts(json& config) const {
+  const int64_t used = Count("expert_used_count");
+  const int64_t ffn = Count("feed_forward_length");
+  if (used == 0) metadata_.Refuse(fmt::format("\"{}\" is 0", Key("expert_used_count")));
+  AddExperts(config);
+  config["moe_intermediate_size"] = FindCount("expert_feed_forward_length").value_or(ffn / used);
+  const bool shares = architecture_ == "qwen2moe";
+  config["model_type"] = shares ? "qwen2_moe" : "qwen3_moe";
+  config["norm_topk_prob"] = metadata_.FindFlag(Key("expert_weights_norm")).value_or(!shares);
+  if (!shares) {
+    config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
+    return;
+  }
+  config["qkv_bias"] = HasTensor("blk.0.attn_q.bias");
+  config["shared_expert_intermediate_size"] =
+      FindCount("expert_shared_feed_forward_length").value_or(ffn);
 }
 
 // Windows of Gemma 2 and 3 by layer, and how queries are scaled; the file leaves both to the
@@ -304,6 +355,8 @@ void ConfigWriter::AddFamily(json& config) const {
   config["hidden_act"] = "silu";
   if (architecture_ == "phi3") AddPhi3(config);
   if (architecture_ == "gpt-oss") AddGptOss(config);
+  if (architecture_.ends_with("moe")) AddQwenExperts(config);
+  if (architecture_ == "llama" && HasExperts()) return AddMixtral(config);
   if (architecture_ == "llama") {
     config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
     config["mlp_bias"] = HasTensor("blk.0.ffn_up.bias");

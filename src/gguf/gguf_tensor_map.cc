@@ -43,21 +43,43 @@ const Names kPartsOfGptOss = {
     {"ffn_gate_inp", "mlp.router"},         {"ffn_gate_exps", "mlp.experts.gate_proj"},
     {"ffn_up_exps", "mlp.experts.up_proj"}, {"ffn_down_exps", "mlp.experts.down_proj"}};
 
+// Mixtral is a Llama with experts.
+const Names kPartsOfMixtral = {{"ffn_gate_inp", "block_sparse_moe.gate"},
+                               {"ffn_gate_exps", "mlp.experts.w1"},
+                               {"ffn_up_exps", "mlp.experts.w3"},
+                               {"ffn_down_exps", "mlp.experts.w2"}};
+
+const Names kPartsOfQwenExperts = {{"ffn_gate_inp", "mlp.gate"},
+                                   {"ffn_gate_exps", "mlp.experts.gate_proj"},
+                                   {"ffn_up_exps", "mlp.experts.up_proj"},
+                                   {"ffn_down_exps", "mlp.experts.down_proj"},
+                                   {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                                   {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                   {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                                   {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
+
+// Experts of files of 2023, each a tensor of its own: "ffn_gate.3.weight".
+const Names kPartsOfExpert = {{"ffn_gate", "w1"}, {"ffn_up", "w3"}, {"ffn_down", "w2"}};
+
 struct Architecture {
   std::string_view name;
   const Names* own_parts = nullptr;  // before kParts
   bool pairs_together = false;
   bool one_added = false;
+  const Names* lone_experts = nullptr;  // parts of an expert, where it may have tensors of its own
 };
 
-const std::array<Architecture, 8> kArchitectures = {{{"gemma", nullptr, false, true},
-                                                     {"gemma2", &kPartsOfFourNorms, false, true},
-                                                     {"gemma3", &kPartsOfFourNorms, false, true},
-                                                     {"gpt-oss", &kPartsOfGptOss, false, false},
-                                                     {"llama", nullptr, true, false},
-                                                     {"phi3", &kPartsOfPhi3, false, false},
-                                                     {"qwen2", nullptr, false, false},
-                                                     {"qwen3", nullptr, false, false}}};
+const std::array<Architecture, 10> kArchitectures = {
+    {{"gemma", nullptr, false, true},
+     {"gemma2", &kPartsOfFourNorms, false, true},
+     {"gemma3", &kPartsOfFourNorms, false, true},
+     {"gpt-oss", &kPartsOfGptOss, false, false},
+     {"llama", &kPartsOfMixtral, true, false, &kPartsOfExpert},
+     {"phi3", &kPartsOfPhi3, false, false},
+     {"qwen2", nullptr, false, false},
+     {"qwen2moe", &kPartsOfQwenExperts, false, false},
+     {"qwen3", nullptr, false, false},
+     {"qwen3moe", &kPartsOfQwenExperts, false, false}}};
 
 const Architecture* FindArchitecture(std::string_view name) {
   const auto* found = std::ranges::find(kArchitectures, name, &Architecture::name);
@@ -80,14 +102,16 @@ std::string_view PartName(const Architecture& architecture, std::string_view par
 GgufChange ChangeOf(const Architecture& architecture, std::string_view part) {
   if (architecture.one_added && part.ends_with("norm")) return GgufChange::kOneAdded;
   const bool rotated = part == "attn_q" || part == "attn_k";
-  return architecture.pairs_together && rotated ? GgufChange::kPairsTogether : GgufChange::kNone;
+  if (architecture.pairs_together && rotated) return GgufChange::kPairsTogether;
+  return part == "ffn_gate_inp_shexp" ? GgufChange::kRowAlone : GgufChange::kNone;
 }
 
-// Parts of "blk.7.attn_q.weight" or "output.weight".
+// Parts of "blk.7.attn_q.weight", "blk.7.ffn_up.3.weight" or "output.weight".
 struct NameParts {
   std::string_view layer;  // "7"; empty: none
   std::string_view part;
-  std::string_view kind;  // "weight"
+  std::string_view expert;  // "3"; empty: none
+  std::string_view kind;    // "weight"
 };
 
 NameParts SplitName(std::string_view name) {
@@ -101,7 +125,20 @@ NameParts SplitName(std::string_view name) {
   const std::size_t dot = name.find('.');
   parts.part = name.substr(0, dot);
   if (dot != std::string_view::npos) parts.kind = name.substr(dot + 1);
+  const std::size_t digits = parts.kind.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string_view::npos || parts.kind[digits] != '.') return parts;
+  parts.expert = parts.kind.substr(0, digits);
+  parts.kind.remove_prefix(digits + 1);
   return parts;
+}
+
+// The part of a layer; empty: the published model has none.
+std::string PublishedPart(const Architecture& architecture, const NameParts& parts) {
+  if (parts.expert.empty()) return std::string(PartName(architecture, parts.part));
+  if (architecture.lone_experts == nullptr) return {};
+  const std::string_view part = Lookup(*architecture.lone_experts, parts.part);
+  if (part.empty()) return {};
+  return fmt::format("block_sparse_moe.experts.{}.{}", parts.expert, part);
 }
 
 }  // namespace
@@ -121,12 +158,11 @@ std::optional<PublishedName> PublishedNameOf(std::string_view architecture,
   const Architecture* known = FindArchitecture(architecture);
   const NameParts parts = SplitName(gguf_name);
   if (known == nullptr || (parts.kind != "weight" && parts.kind != "bias")) return std::nullopt;
-  const std::string_view part =
-      parts.layer.empty() ? Lookup(kWhole, parts.part) : PartName(*known, parts.part);
+  const bool is_whole = parts.layer.empty();
+  const std::string part =
+      is_whole ? std::string(Lookup(kWhole, parts.part)) : PublishedPart(*known, parts);
   if (part.empty()) return std::nullopt;
-  const std::string layer =
-      parts.layer.empty() ? std::string() : fmt::format("model.layers.{}.", parts.layer);
-  std::string name = layer + std::string(part);
+  std::string name = is_whole ? part : fmt::format("model.layers.{}.{}", parts.layer, part);
   if (!part.ends_with("sinks")) name += fmt::format(".{}", parts.kind);  // published without
   return PublishedName{std::move(name), ChangeOf(*known, parts.part)};
 }

@@ -14,6 +14,7 @@ enum class GgufChange {
   kNone,
   kPairsTogether,  // rows of a head: the two halves of a rotated pair side by side
   kOneAdded,       // a norm's weights, which multiply as one more than they are published
+  kRowAlone,       // a matrix of one row, as a vector
 };
 
 struct PublishedName {

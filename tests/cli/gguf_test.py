@@ -39,6 +39,13 @@ CASES = {
     "phi3-partial": {},
     "gptoss-wide": {},
     "gptoss-mxfp4": {"layer_types": [SLIDING, FULL]},
+    "mixtral-plain": {},
+    "mixtral-stacked": {},
+    "mixtral-windowed": {},
+    "qwen2moe-plain": {},
+    "qwen2moe-windowed": {"use_sliding_window": False, "norm_topk_prob": False},
+    "qwen3moe-plain": {},
+    "qwen3moe-stacked-windowed": {"use_sliding_window": False},
 }
 PROMPTS = ["So the youngest brother set out, and when he had gone a little way he met an old woman.", "The king said: 3 x 17 = ", "a"]
 
@@ -87,6 +94,15 @@ class Answers(GgufTest):
                 gguf_writer.convert(folder, file)
                 self.assertEqual(self.answers(file), self.answers(folder))
 
+    def test_experts_may_have_tensors_of_their_own(self):
+        """As Mixtral's had in 2023."""
+        for coded in (False, True):
+            with self.subTest(coded=coded):
+                stacked = self.converted("mixtral-plain", coded=coded)
+                apart = self.folder / "apart.gguf"
+                gguf_writer.convert(PARITY_MODELS / "mixtral-plain", apart, coded=coded, apart=True)
+                self.assertEqual(self.answers(apart), self.answers(stacked))
+
     def test_llama3_scaling_is_told_by_its_factors(self):
         rope = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                 "original_max_position_embeddings": 8192}
@@ -121,32 +137,37 @@ class Answers(GgufTest):
 
 # Types of matrices, the model that they are of, how `inspect` names what holds them, and bytes of a weight of each.
 LONG_CODES = {"attn_q": "Q4_K", "attn_k": "Q5_K", "attn_v": "Q6_K", "attn_output": "Q2_K", "ffn_gate": "Q3_K", "ffn_up": "Q4_K", "ffn_down": "Q6_K"}
+EXPERT_CODES = {"attn_q": "Q4_K", "attn_v": "Q6_K", "ffn_gate_exps": "Q4_K", "ffn_up_exps": "Q5_K", "ffn_down_exps": "Q6_K"}
+MIXED_EXPERTS = {"attn_q": "Q8_0", "attn_k": "Q8_0", "attn_v": "Q8_0", "_exps": "MXFP4"}
 SHORT_CODES = {"attn_q": "Q4_0", "attn_k": "Q5_0", "attn_v": "Q8_0", "ffn_gate": "Q4_1", "ffn_up": "Q4_0", "ffn_down": "Q4_1"}
 
 
 class Held(GgufTest):
     """Codes are held as they are; gguf_type_test.cc shows that no weight is another one."""
 
-    def wide_folder(self):
-        """The small model of groups of four with 256 columns. Its weights are any."""
-        folder = self.folder / "wide"
+    def wide_folder(self, model="llama-groups-of-four"):
+        """A small model with 256 columns. Its weights are any."""
+        folder = self.folder / f"wide-{model}"
         if folder.exists():
             return folder
-        shutil.copytree(PARITY_MODELS / "llama-groups-of-four", folder)
-        config = json.loads((folder / "config.json").read_text()) | {"hidden_size": 256, "intermediate_size": 512, "head_dim": 32}
+        shutil.copytree(PARITY_MODELS / model, folder)
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"hidden_size": 256, "intermediate_size": 512, "head_dim": 32, "moe_intermediate_size": 256}
         tensors = gguf_writer.read_tensors(folder)
-        sizes = {64: 256, 128: 256, 32: 64, 96: 512}
+        sizes = {64: 256, 128: 256, 32: 64, 96: 512, 16: 32, 11: 11, 384: 384}
         wide = coded_models.Folder(config)
         drawn = random.Random(7)
         for name, (kind, shape, _) in tensors.items():
-            shape = [shape[0], 256] if "embed" in name else [sizes[size] for size in shape]
+            shape = [256 if size == 32 and "experts" in name else sizes[size] for size in shape]
             mean, spread = (0.0, 0.02) if len(shape) == 2 else (1.0, 0.2)
             wide.tensors[name] = (kind, shape, coded_models.halfs([drawn.gauss(mean, spread) for _ in range(math.prod(shape))]))
         wide.write(folder)
         return folder
 
     def files(self):
-        for name, folder, coded in (("long", self.wide_folder(), LONG_CODES), ("short", PARITY_MODELS / "llama-groups-of-four", SHORT_CODES)):
+        for name, folder, coded in (("long", self.wide_folder(), LONG_CODES), ("short", PARITY_MODELS / "llama-groups-of-four", SHORT_CODES),
+                                    ("experts", self.wide_folder("qwen3moe-plain"), EXPERT_CODES),
+                                    ("mxfp4", PARITY_MODELS / "qwen3moe-plain", MIXED_EXPERTS)):
             path = self.folder / f"{name}.gguf"
             gguf_writer.convert(folder, path, coded=coded)
             yield name, path
@@ -197,20 +218,26 @@ class Held(GgufTest):
             self.assertEqual(self.answers(store), expected)
 
     def test_they_take_their_bytes(self):
-        types = {"long": ("q4_k and q6_k", {"q": 40, "k": 60, "v": 60, "output": 60, "gate": 60, "up": 40, "down": 60}),
-                 "short": ("fp16, q4_0, q4_1 and q8_0", {"q": 36, "k": 68, "v": 68, "output": 128, "gate": 40, "up": 36, "down": 40})}
+        dense = {"q": 40, "k": 60, "v": 60, "output": 60, "gate": 60, "up": 40, "down": 60}
+        types = {"long": ("fp16, layers in q4_k and q6_k", dense),
+                 "short": ("fp16, layers in fp16, q4_0, q4_1 and q8_0", {"q": 36, "k": 68, "v": 68, "output": 128, "gate": 40, "up": 36, "down": 40}),
+                 "experts": ("bf16, layers in bf16, q4_k and q6_k", {"q": 40, "k": 128, "v": 60, "output": 128, "gate": 40, "up": 60, "down": 60}),
+                 "mxfp4": ("bf16, layers in bf16 and q8_0, experts in MXFP4", {"q": 68, "k": 68, "v": 68, "output": 128, "gate": 36, "up": 36, "down": 36})}
         for name, file in self.files():
-            names, bytes_of = types[name]
-            hidden, ffn, q, kv = (256, 512, 256, 64) if name == "long" else (64, 96, 128, 32)
-            self.assertIn(f"in memory as fp16, layers in {names}", self.run_spillway("inspect", file).stdout.decode())
-            shapes = {"q": (q, hidden), "k": (kv, hidden), "v": (kv, hidden), "output": (hidden, q), "gate": (ffn, hidden), "up": (ffn, hidden),
-                      "down": (hidden, ffn)}
-            held = sum(rows * math.ceil(cols / 64) * bytes_of[part] for part, (rows, cols) in shapes.items())
-            decoded = sum(2 * rows * cols for rows, cols in shapes.values())
-            if name == "short":
-                held += shapes["output"][0] * (2 * q - math.ceil(q / 64) * 128)
-            self.assertEqual(self.weight_bytes(file, "--weight-bits", 16) - self.weight_bytes(file), 2 * (decoded - held))
-            self.assertEqual(self.weight_bytes(file, "--dummy-weights"), self.weight_bytes(file))
+            with self.subTest(name=name):
+                names, bytes_of = types[name]
+                hidden, ffn, q, kv = {"long": (256, 512, 256, 64), "short": (64, 96, 128, 32), "experts": (256, 256, 256, 64),
+                                          "mxfp4": (64, 32, 128, 32)}[name]
+                experts = 11 if name in ("experts", "mxfp4") else 1
+                self.assertIn(f"in memory as {names}", self.run_spillway("inspect", file).stdout.decode())
+                shapes = {"q": (q, hidden), "k": (kv, hidden), "v": (kv, hidden), "output": (hidden, q), "gate": (experts * ffn, hidden),
+                          "up": (experts * ffn, hidden), "down": (experts * hidden, ffn)}
+                # Elements of 16 bits stand in no groups.
+                held = sum(rows * (2 * cols if bytes_of[part] == 128 else math.ceil(cols / 64) * bytes_of[part])
+                           for part, (rows, cols) in shapes.items())
+                decoded = sum(2 * rows * cols for rows, cols in shapes.values())
+                self.assertEqual(self.weight_bytes(file, "--weight-bits", 16) - self.weight_bytes(file), 2 * (decoded - held))
+                self.assertEqual(self.weight_bytes(file, "--dummy-weights"), self.weight_bytes(file))
 
     def weight_bytes(self, model, *flags):
         report = self.folder / "r.json"
@@ -224,7 +251,11 @@ class Refusals(GgufTest):
     def test_what_is_not_read_is_named(self):
         name = "llama-plain"
         self.refusal(11, self.converted(name, {"general.architecture": "mamba"}), '"general.architecture" is "mamba"')
-        self.refusal(11, self.converted(name, {"llama.expert_count": 8}), "llama.expert_count")
+        self.refusal(11, self.converted("qwen3-biased", {"qwen3.expert_count": 8}), "qwen3.expert_count")
+        experts = "qwen3moe-plain"
+        for key, value in (("expert_gating_func", 2), ("expert_weights_scale", 2.5), ("expert_group_count", 4), ("expert_shared_count", 1)):
+            self.refusal(11, self.converted(experts, {f"qwen3moe.{key}": value}), f'"qwen3moe.{key}"')
+        self.refusal(10, self.converted(experts, {"qwen3moe.expert_used_count": 0}), '"qwen3moe.expert_used_count" is 0')
         self.refusal(11, self.converted(name, {"llama.rope.scaling.type": "su", "llama.rope.scaling.factor": 2.0}), "rope.scaling.type")
         self.refusal(14, self.converted(name, {"tokenizer.ggml.pre": "klingon"}), '"tokenizer.ggml.pre" is "klingon"')
         self.refusal(14, self.converted(name, {"tokenizer.ggml.model": "bert"}), "bert")

@@ -18,7 +18,7 @@ TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0":
 # Values and bytes of a block, and where its fp16 are, with values that make weights of about a tenth.
 BLOCKS = {"Q4_0": (32, 18, {0: 2**-6}), "Q4_1": (32, 20, {0: 2**-6, 2: -2**-3}), "Q5_0": (32, 22, {0: 2**-7}), "Q5_1": (32, 24, {0: 2**-7, 2: -2**-3}),
           "Q8_0": (32, 34, {0: 2**-10}), "Q2_K": (256, 84, {80: 2**-8, 82: 2**-8}), "Q3_K": (256, 110, {108: 2**-10}),
-          "Q4_K": (256, 144, {0: 2**-12, 2: 2**-9}), "Q5_K": (256, 176, {0: 2**-13, 2: 2**-9}), "Q6_K": (256, 210, {208: 2**-15})}
+          "Q4_K": (256, 144, {0: 2**-12, 2: 2**-9}), "Q5_K": (256, 176, {0: 2**-13, 2: 2**-9}), "Q6_K": (256, 210, {208: 2**-15}), "MXFP4": (32, 17, {})}
 SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 ALIGNMENT = 32
 PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -28,9 +28,13 @@ PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
 FOUR_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
               "post_feedforward_layernorm": "post_ffw_norm"}
 OF_GPT_OSS = {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"}
+OF_EXPERTS = {"block_sparse_moe.gate": "ffn_gate_inp", "mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+              "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+              "mlp.shared_expert.down_proj": "ffn_down_shexp"}
+EXPERT_PARTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 ARCHITECTURES = {"gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "llama": "llama", "mistral": "llama", "phi3": "phi3",
-                 "qwen2": "qwen2", "qwen3": "qwen3", "gpt_oss": "gpt-oss"}
+                 "qwen2": "qwen2", "qwen3": "qwen3", "gpt_oss": "gpt-oss", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 BYTES = [n for n in range(256) if 33 <= n <= 126 or 161 <= n <= 172 or n >= 174]  # that stand for themselves in a vocabulary
 
 
@@ -89,6 +93,8 @@ def any_blocks(kind, count, name):
         block = bytearray(drawn.randbytes(size))
         for at, factor in factors.items():
             block[at:at + 2] = struct.pack("<e", factor * drawn.choice((0.5, 0.75, 1.0)))
+        if kind == "MXFP4":  # a power of two in front, from 2^-8 to 2^-6
+            block[0] = drawn.choice((119, 120, 121))
         blocks.append(bytes(block))
     return b"".join(blocks)
 
@@ -161,9 +167,12 @@ def model_values(config):
               "attention.value_length": head_dim}
     if config.get("sliding_window"):
         values["attention.sliding_window"] = config["sliding_window"]
-    if name == "gpt-oss":
-        values |= {"expert_count": config["num_local_experts"], "expert_used_count": config["num_experts_per_tok"],
-                   "expert_feed_forward_length": config["intermediate_size"]}
+    if "num_experts_per_tok" in config:
+        values |= {"expert_count": config.get("num_local_experts") or config["num_experts"], "expert_used_count": config["num_experts_per_tok"]}
+        if config["model_type"] != "mixtral":
+            values["expert_feed_forward_length"] = config.get("moe_intermediate_size", config["intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        values["expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
     for key, value in (("attn_logit_softcapping", config.get("attn_logit_softcapping")),
                        ("final_logit_softcapping", config.get("final_logit_softcapping"))):
         if value:
@@ -193,7 +202,7 @@ def gguf_name(architecture, name):
     _, _, layer, part = stem.split(".", 3)
     if part == "self_attn":
         return f"blk.{layer}.attn_sinks.weight"
-    parts = PARTS | (FOUR_NORMS if architecture in ("gemma2", "gemma3") else OF_GPT_OSS if architecture == "gpt-oss" else {})
+    parts = PARTS | OF_EXPERTS | (FOUR_NORMS if architecture in ("gemma2", "gemma3") else OF_GPT_OSS if architecture == "gpt-oss" else {})
     return f"blk.{layer}.{parts[part]}.{kind}"
 
 
@@ -206,10 +215,16 @@ def converted(config, name, tensor, coded):
     if architecture == "llama" and (".attn_q." in own or ".attn_k." in own):
         heads = config["num_attention_heads"]
         data = pairs_together(shape, data, config.get("num_key_value_heads", heads) if ".attn_k." in own else heads)
-    if len(shape) == 1:
+    if len(shape) == 1 or shape[0] == 1:
+        shape = shape[-1:]
         more = 1.0 if architecture.startswith("gemma") and "norm" in own else 0.0
         data = array.array("f", [value + more for value in floats(kind, data)]).tobytes()
         return own, shape, TYPES["F32"], data
+    return in_type(own, kind, shape, data, coded)
+
+
+def in_type(own, kind, shape, data, coded):
+    """`converted`'s result for a matrix, or a stack of some, whose name and order are the file's."""
     if isinstance(coded, dict):
         types = [of for part, of in coded.items() if part in own]
         if not types:
@@ -267,6 +282,36 @@ def converted_experts(config, tensors):
             yield f"blk.{prefix.split('.')[2]}.ffn_{own}_exps.{ending}", shape, TYPES[kind], b"".join(of_part)
 
 
+def lone_experts(tensors):
+    """{(layer, part): [(type, shape, bytes) of each expert]} of Mixtral's and Qwen's experts, published each by itself or in stacks."""
+    found = {}
+    for name, (kind, shape, data) in tensors.items():
+        prefix, is_expert, own = name.partition(".experts.")
+        if not is_expert:
+            continue
+        layer = prefix.split(".")[2]
+        if own[0].isdigit():
+            number, part, _ = own.split(".")
+            found.setdefault((layer, EXPERT_PARTS[part]), {})[int(number)] = kind, shape, data
+            continue
+        for number, matrix in enumerate(rows_of(data, shape[0])):
+            halves = zip(("gate", "up"), rows_of(matrix, 2)) if own == "gate_up_proj" else [("down", matrix)]
+            for part, half in halves:
+                found.setdefault((layer, part), {})[number] = kind, [shape[1] // (2 if part != "down" else 1), shape[2]], half
+    return {key: [experts[number] for number in sorted(experts)] for key, experts in found.items()}
+
+
+def converted_lone_experts(tensors, coded, apart):
+    """A stack of each matrix; or, `apart`, each expert's by itself, as the files of 2023 have them."""
+    for (layer, part), experts in sorted(lone_experts(tensors).items()):
+        kind, shape, _ = experts[0]
+        for number, (_, _, data) in enumerate(experts if apart else []):
+            yield in_type(f"blk.{layer}.ffn_{part}.{number}.weight", kind, shape, data, coded)
+        if not apart:
+            stack = b"".join(data for _, _, data in experts)
+            yield in_type(f"blk.{layer}.ffn_{part}_exps.weight", kind, [len(experts), *shape], stack, coded)
+
+
 def llama3_factors(config, rope):
     """What each pair of a head is turned slower by."""
     pairs = (config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) // 2
@@ -289,21 +334,23 @@ def extra_tensors(config):
             yield f"rope_factors_{key}.weight", [len(factors)], TYPES["F32"], factors.tobytes()
 
 
-def read(folder, coded, changed):
+def read(folder, coded, changed, apart=False):
     """(metadata, tensors) of a folder."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     found = read_tensors(folder)
-    plain = {name: tensor for name, tensor in found.items() if config["model_type"] != "gpt_oss" or ".mlp.experts." not in name}
+    plain = {name: tensor for name, tensor in found.items() if ".experts." not in name}
     tensors = [converted(config, name, tensor, coded) for name, tensor in sorted(plain.items())]
     if config["model_type"] == "gpt_oss":
         tensors += converted_experts(config, found)
+    else:
+        tensors += converted_lone_experts(found, coded, apart)
     values = model_values(config) | token_values(folder, config) | (changed or {})
     return {key: value for key, value in values.items() if value is not None}, [*tensors, *extra_tensors(config)]
 
 
-def convert(folder, path, coded=False, changed=None):
-    """`changed`: metadata in place of, or besides, the model's; None leaves a value out."""
-    path.write_bytes(encoded(*read(folder, coded, changed)))
+def convert(folder, path, coded=False, changed=None, apart=False):
+    """`changed`: metadata in place of, or besides, the model's; None leaves a value out. `apart`: each expert's matrices by themselves."""
+    path.write_bytes(encoded(*read(folder, coded, changed, apart)))
 
 
 def split(folder, stem, count):

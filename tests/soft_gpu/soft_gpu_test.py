@@ -48,7 +48,8 @@ CASES = [
     ["gptoss-mxfp4", *H2O],
 ]
 # Of q, k and v, which are one call of products, and of what follows: x is rounded for some and packed in two ways for others.
-MIXED_TYPES = {"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn_gate": "Q4_1", "ffn_down": "Q5_0"}
+MIXED_TYPES = {"llama-groups-of-four": {"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn_gate": "Q4_1", "ffn_down": "Q5_0"},
+               "qwen3moe-plain": {"attn_v": "Q8_0", "ffn_gate_exps": "Q4_0", "ffn_up_exps": "Q8_0", "ffn_down_exps": "Q4_1"}}
 CODED_FORMS = ["gptq-4-wide", "packed-8-wide", "fp8-wide"]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
@@ -167,15 +168,20 @@ def coded_errors(binary, source, greedy, folder):
 
 
 def mixed_errors(binary, source, greedy, folder):
-    """Layers whose matrices have several types, of a GGUF file."""
-    file, store = folder / "mixed.gguf", folder / "mixed"
-    gguf_writer.convert(PARITY_MODELS / "llama-groups-of-four", file, coded=MIXED_TYPES)
-    made = harness.run(binary, ["convert", "--model", file, "--output", store, "--quiet"], env={"XDG_CACHE_HOME": str(folder)})
-    if made.status != 0:
-        print(f"FAILED mixed types: {made.stderr.decode()}")
-        return 1
-    wrong = check(binary, ["--model", store], source, folder, PLACEMENTS) + check(binary, ["--model", store], source, folder, BESIDE)
-    return wrong + differs_from_cpu(binary, ["--model", store], greedy, folder, PLACEMENTS[0], MOST_THAT_DIFFER)
+    """Layers, and experts, whose matrices have several types, of GGUF files."""
+    wrong = 0
+    for name, types in MIXED_TYPES.items():
+        file, store = folder / f"{name}.gguf", folder / f"{name}-store"
+        gguf_writer.convert(PARITY_MODELS / name, file, coded=types)
+        made = harness.run(binary, ["convert", "--model", file, "--output", store, "--quiet"], env={"XDG_CACHE_HOME": str(folder)})
+        if made.status != 0:
+            print(f"FAILED mixed types of {name}: {made.stderr.decode()}")
+            wrong += 1
+            continue
+        model = ["--model", store]
+        wrong += check(binary, model, source, folder, PLACEMENTS) + check(binary, model, source, folder, BESIDE)
+        wrong += differs_from_cpu(binary, model, greedy, folder, PLACEMENTS[0], MOST_THAT_DIFFER)
+    return wrong
 
 
 def main():

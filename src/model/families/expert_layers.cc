@@ -86,7 +86,8 @@ class ExpertLayers {
   std::vector<TensorSource> MatrixSources(const Part& part) const {
     if (part.stack.empty()) return {};
     TensorSource plain = SourceOf(part, "");
-    if (names_.stacks == ExpertStacks::kConcatenated) return {std::move(plain)};
+    if (names_.stacks == ExpertStacks::kConcatenated)
+      return {std::move(plain), Apart(part, ".weight")};
     plain.transposed = true;
     return {std::move(plain), SourceOf(part, "_blocks"), Apart(part, ".weight")};
   }

@@ -10,10 +10,10 @@
 namespace spillway {
 
 // Forms of the stacks of all experts' matrices that a checkpoint may have in place of one for each.
+// Of either a GGUF file has a stack of each matrix ("gate_proj.weight", "gate_proj.bias").
 //   kConcatenated: rows of gate before those of up, in gate_up_proj; without biases.
 //   kInterleaved: rows of gate and up in turns, matrices transposed unless they are codes
-//     ("gate_up_proj_blocks"), with biases ("gate_up_proj_bias"); or, as GGUF files have them, a
-//     stack of each ("gate_proj.weight", "gate_proj.bias").
+//     ("gate_up_proj_blocks"), with biases ("gate_up_proj_bias").
 enum class ExpertStacks { kConcatenated, kInterleaved };
 
 // Names that a family publishes experts under, without the decoder layer's: those of one expert
