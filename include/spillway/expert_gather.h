@@ -20,7 +20,8 @@ inline bool GathersAllBatches(const Plan& plan) {
 // Tokens of a pass that are gathered at once, at most.
 inline int64_t MostGathered(const Plan& plan) {
   const int64_t of_a_batch = std::max(plan.batch.prompt_tokens, plan.batch.rows);
-  return GathersAllBatches(plan) ? of_a_batch * plan.num_batches : of_a_batch;
+  return plan.prefix.num_tokens() +
+         (GathersAllBatches(plan) ? of_a_batch * plan.num_batches : of_a_batch);
 }
 
 }  // namespace spillway

@@ -25,6 +25,9 @@ inline constexpr int64_t kKvBlockSlots = 8;  // of 16-bit elements
 inline constexpr int64_t kKvCodedBlockSlots = 16;
 inline constexpr int64_t kKvStateBytes = 8;  // of a slot and KV head: score and position
 inline constexpr int64_t kKvGroup = 64;      // elements that share min and scale; the last: fewer
+// Tokens that many rows begin with have places of their own in whole steps of so many slots: the
+// attention kernels read no block, or tile, from two places.
+inline constexpr int64_t kPrefixStep = 64;
 // Bytes from a token's group to group.
 inline constexpr int64_t kKvRangeStride = kKvCodedBlockSlots * 4;
 

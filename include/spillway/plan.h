@@ -133,6 +133,17 @@ struct PromptKvPlan {
   int64_t slots() const { return 2 * longest_slots + chunk_slots; }
 };
 
+// Tokens that all prompts begin with, whose K and V lie in the device's memory once for all rows.
+// The rows' own caches hold what comes after them. They go through each layer when that is computed
+// for the first time.
+struct PrefixPlan {
+  std::vector<TokenId> tokens = {};  // none: every row's cache holds all of its tokens
+  Region kv;                         // [decoder_layer][slot]
+  Region hidden;                     // fp32 [token, state], between layers
+
+  int64_t num_tokens() const { return std::ssize(tokens); }
+};
+
 // Memory that one Compute uses, all in the device's arena.
 struct WorkspacePlan {
   int64_t chunk_tokens = 0;
@@ -159,7 +170,7 @@ struct Plan {
   KvPolicy kept;                     // the policy's, within the windows of the model's layers
   std::vector<PlannedLayer> layers;  // execution order
   int64_t num_requests = 0;          // of the workload
-  RequestShape longest;              // of its requests, in each number
+  RequestShape longest;              // of its requests, in each number, without the prefix
   int64_t num_batches = 1;           // of a block; no more than the workload can fill
   BatchCapacity batch;
   // K and V of one token in one run of a decoder layer, and what is kept beside them.
@@ -177,6 +188,7 @@ struct Plan {
   StagingPlan kv_staging;
   StagingPlan hidden_staging;
   KvLogPlan kv_log;
+  PrefixPlan prefix;
   BouncePlan bounce;  // CPU
   WorkspacePlan workspace;
   ExchangePlan exchange;
@@ -218,6 +230,11 @@ struct Plan {
   // not: beside keys of 8 bits it made no difference.
   bool TurnsKeys() const { return CanTurnHeads(shape) && policy.kv_bits.key == 4; }
   bool TurnsValues() const { return TurnsKeys() && policy.kv_bits.value == 4; }
+  // A request without the tokens of the prefix: what its row feeds and its cache holds.
+  RequestShape OwnShape(RequestShape request) const {
+    request.prompt_tokens -= prefix.num_tokens();
+    return request;
+  }
   int64_t BlockRows() const { return batch.rows * num_batches; }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }
@@ -315,6 +332,14 @@ struct KernelNeeds {
       nullptr;
   std::function<ExchangeBytes(const Plan& plan)> exchange = nullptr;
 };
+
+// Whether a plan with that policy holds the workload's prefix once for all rows: their caches hold
+// all of their tokens, in their order and in one class of layers, and are attended to in the
+// device's memory; no key depends on a row's length.
+bool HoldsPrefix(const Model& model, const Machine& machine, const Workload& work,
+                 const Policy& policy);
+// The workload without the tokens of its prefix.
+Workload WithoutPrefix(Workload work);
 
 // Places everything; for those that compare many policies. Looks at the caps only to shorten the
 // log of KV on disk where they do not hold all of it: it saves time, and can be done without.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "spillway/model.h"  // TokenId
+
 namespace spillway {
 
 struct RequestShape {
@@ -24,6 +26,10 @@ struct Workload {
   std::vector<RequestShape> sample;  // requests evenly spread over the input, in its order; all of
                                      // them in small files; not empty where there are requests
   RequestShape longest;              // no request exceeds any of its numbers
+  // First tokens of all prompts, before those whose logits are wanted, in whole steps of
+  // kPrefixStep; the shapes count them. Empty: the prompts have none in common, or it does not
+  // matter.
+  std::vector<TokenId> prefix = {};
 
   // Requests that one of the sample stands for; 0 without requests.
   double rows_per_sampled() const {

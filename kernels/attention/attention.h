@@ -16,10 +16,10 @@
 namespace spillway::kernels {
 
 // One row (sequence) of the packed batch. Its cache for this layer is laid out in blocks, as
-// spillway/kv_block.h says.
+// spillway/kv_block.h says; the first slots may lie elsewhere, where other rows read them too.
 struct AttentionRow {
-  std::byte* kv = nullptr;   // 32-byte aligned
-  int64_t num_slots = 0;     // allocated; a multiple of KvBlockSlots
+  std::byte* kv = nullptr;   // of the slots from prefix_slots on; 32-byte aligned
+  int64_t num_slots = 0;     // allocated, the prefix's included; a multiple of KvBlockSlots
   int64_t num_past = 0;      // tokens already in slots [0, num_past)
   int64_t num_new = 0;       // tokens of this call; they take slots [num_past, num_past + num_new)
   int64_t token_offset = 0;  // index of the first of them in the packed q, k, v and out
@@ -27,6 +27,8 @@ struct AttentionRow {
   // query gives to a token is added to the token's score, in order of the queries. Zeroed by the
   // caller before a row's first call; scores of tokens that no query sees are not touched.
   float* token_scores = nullptr;
+  std::byte* prefix = nullptr;  // slots [0, prefix_slots), only read; null: there are none
+  int64_t prefix_slots = 0;     // a multiple of kPrefixStep, at most num_past
 };
 
 // The chunk's tensors and heads, alike for every kind of attention.

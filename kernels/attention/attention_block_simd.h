@@ -19,6 +19,14 @@ constexpr int kAddVectors = 4;  // registers of scores that weights are added to
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
+// The KV block of a slot of the row, of which the first may lie elsewhere.
+inline const std::byte* BlockOf(const AttentionRow& row, int64_t slot, int64_t block_slots,
+                                int64_t block_bytes) {
+  const bool in_prefix = slot < row.prefix_slots;
+  const int64_t own_slot = in_prefix ? slot : slot - row.prefix_slots;
+  return (in_prefix ? row.prefix : row.kv) + own_slot / block_slots * block_bytes;
+}
+
 // 64 slots of K or V, widened to fp32.
 struct WidenedBlock {
   const float* data;

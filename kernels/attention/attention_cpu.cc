@@ -44,6 +44,7 @@ void CheckArgs(const AttentionArgs& args) {
   for (const AttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
     SPILLWAY_CHECK(row.num_slots % KvBlockSlots(args.kv_bits) == 0);
+    SPILLWAY_CHECK(row.prefix_slots % kPrefixStep == 0 && row.prefix_slots <= row.num_past);
     if (row.token_scores == nullptr) continue;
     SPILLWAY_CHECK(row.num_past + row.num_new <= args.token_scores_stride);
   }
@@ -96,7 +97,8 @@ struct Call {
   }
   AttentionTask TaskOf(int64_t pair, int worker) const;
   const std::byte* FirstKeys(int64_t row, int64_t kv_head) const {
-    const std::byte* kv = args.rows[static_cast<size_t>(row)].kv;
+    const AttentionRow& of = args.rows[static_cast<size_t>(row)];
+    const std::byte* kv = of.prefix_slots > 0 ? of.prefix : of.kv;
     return KvHead<const std::byte>{kv,      args.num_kv_heads, args.head_dim,
                                    kv_head, BlockBytes(),      args.kv_bits}
         .Key(0);

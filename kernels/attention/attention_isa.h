@@ -77,6 +77,7 @@ constexpr int64_t DecodeScratchBytes(int64_t head_dim) {
           3 * kDecodeQueries) *
          4;
 }
+static_assert(kPrefixStep % kAttentionKeys == 0);  // no block lies in two places
 static_assert(DecodeScratchBytes(1) <= AttentionScratchBytes(1) &&
               2 * kDecodeQueries + kDecodeStep <= 2 * kAttentionQueries + kAttentionKeys &&
               2 * kKvCodedBlockSlots <= 2 * kAttentionKeys);  // then so for any head_dim

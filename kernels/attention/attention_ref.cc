@@ -9,22 +9,29 @@
 namespace spillway::kernels {
 namespace {
 
-KvHead<std::byte> HeadOf(const AttentionArgs& args, const AttentionRow& row, int64_t kv_head) {
-  return {row.kv,
-          args.num_kv_heads,
-          args.head_dim,
-          kv_head,
-          KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
-          args.kv_bits};
-}
+// A slot of a row, as its head's cache counts it.
+struct SlotRef {
+  KvHead<std::byte> head;
+  int64_t slot;
+
+  SlotRef(const AttentionArgs& args, const AttentionRow& row, int64_t kv_head, int64_t of_row)
+      : head{of_row < row.prefix_slots ? row.prefix : row.kv,
+             args.num_kv_heads,
+             args.head_dim,
+             kv_head,
+             KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
+             args.kv_bits},
+        slot(of_row < row.prefix_slots ? of_row : of_row - row.prefix_slots) {}
+};
 
 void StoreRef(const AttentionArgs& args, const AttentionRow& row, int64_t token) {
   const int64_t from = (row.token_offset + token) * args.qkv_stride;
   const int64_t slot = row.num_past + token;
   for (int64_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
-    const KvHead<std::byte> head = HeadOf(args, row, kv_head);
-    KvTokenRef::Key(head, slot, args.kv_dtype).Store(args.k + from + kv_head * args.head_dim);
-    KvTokenRef::Value(head, slot, args.kv_dtype).Store(args.v + from + kv_head * args.head_dim);
+    const SlotRef at(args, row, kv_head, slot);
+    const int64_t of_head = from + kv_head * args.head_dim;
+    KvTokenRef::Key(at.head, at.slot, args.kv_dtype).Store(args.k + of_head);
+    KvTokenRef::Value(at.head, at.slot, args.kv_dtype).Store(args.v + of_head);
   }
 }
 
@@ -35,12 +42,12 @@ struct HeadRef {
 };
 
 HeadRef ReadHead(const AttentionArgs& args, const AttentionRow& row, int64_t kv_head) {
-  const KvHead<std::byte> head = HeadOf(args, row, kv_head);
   HeadRef read;
   for (int64_t slot = 0; slot < row.num_past + row.num_new; ++slot) {
+    const SlotRef at(args, row, kv_head, slot);
     for (int64_t d = 0; d < args.head_dim; ++d) {
-      read.keys.push_back(KvTokenRef::Key(head, slot, args.kv_dtype).At(d));
-      read.values.push_back(KvTokenRef::Value(head, slot, args.kv_dtype).At(d));
+      read.keys.push_back(KvTokenRef::Key(at.head, at.slot, args.kv_dtype).At(d));
+      read.values.push_back(KvTokenRef::Value(at.head, at.slot, args.kv_dtype).At(d));
     }
   }
   return read;

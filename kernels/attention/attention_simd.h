@@ -91,7 +91,7 @@ struct Attend {
   const std::byte* RunOf(int64_t slot) const {
     const int64_t offset =
         kValues ? args.num_kv_heads * key_run + kv_head * value_run : kv_head * key_run;
-    return row.kv + slot / kBlockSlots * task.block_bytes + offset;
+    return BlockOf(row, slot, kBlockSlots, task.block_bytes) + offset;
   }
   template <bool kValues>
   const std::byte* Cache(int64_t slot) const {
@@ -181,7 +181,7 @@ int64_t Attend<Form>::Ahead(int64_t begin) const {
   const int64_t next = begin + kAttentionKeys;
   const bool last = next >= EndSlot();
   if (!kValues) return Cache<true>(begin) - Cache<false>(begin);
-  return last ? 0 : Cache<false>(next) - Cache<true>(begin);
+  return last ? 0 : BytesBetween(Cache<true>(begin), Cache<false>(next));
 }
 
 // Codes in place; their min and scale are converted to floats in `ranges`. Each slot prefetches as

@@ -35,7 +35,7 @@ struct DecodeTile {
   static constexpr int kPartFloats = kLanes * kVectorElements + 2;
 
   const DecodeAttentionArgs& args;
-  const AttentionRow& row;
+  RowSlots row;
   int64_t kv_head;
   int lane_in_key;
   int group;
@@ -54,8 +54,9 @@ struct DecodeTile {
     for (int load = 0; load < kLoads; ++load) {
       const int64_t slot = first + load * kGroups + group;
       if (slot < end && has_dims) {
+        const std::byte* base = row.Base<typename Format::Form>(args.layout, slot);
         vectors[load] =
-            Part::template Load<ReadOnly>(row.kv, args.layout, {kv_head, slot, lane_in_key});
+            Part::template Load<ReadOnly>(base, args.layout, {kv_head, slot, lane_in_key});
       }
     }
   }
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
   const int64_t dim = args.layout.head_dim;
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
-  const Tile tile = {args,          row,           kv_head,
+  const Tile tile = {args,          SlotsOf(row),  kv_head,
                      lane % kLanes, lane / kLanes, lane % kLanes * kVectorElements < dim};
 
   float q[kHeads][kVectorElements];

@@ -95,7 +95,7 @@ struct DecodePart {
   int64_t run_bytes() const { return kBlockSlots * (kDim > 0 ? 2 * kDim : token_bytes); }
   // The run of the visit's KV head in the KV block of `slot`.
   const std::byte* Run(int64_t visit, int64_t slot) const {
-    return of.row.kv + slot / kBlockSlots * of.task.block_bytes + first_run +
+    return BlockOf(of.row, slot, kBlockSlots, of.task.block_bytes) + first_run +
            of.HeadOf(visit) * run_bytes();
   }
   NextRun NextAt(int64_t slot) const { return {Run(0, slot), run_bytes(), part_bytes}; }

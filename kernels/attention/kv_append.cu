@@ -17,7 +17,8 @@ __global__ void __launch_bounds__(kThreads) KvAppendKernel(const KvAppendArgs ar
   const float* k = args.k + token * args.qkv_stride;
   const float* v = args.v + token * args.qkv_stride;
   TokenStore<Format, kThreads>{
-      row.kv, args.layout, row.num_past + in_row, 0, args.layout.num_kv_heads, k, v}
+      row.kv, args.layout, row.num_past - row.prefix_slots + in_row, 0, args.layout.num_kv_heads, k,
+      v}
       .Run();
 }
 

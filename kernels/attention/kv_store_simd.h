@@ -24,7 +24,7 @@ void StoreToken(const float* x, int64_t head_dim, std::byte* to) {
 struct NewTokens {
   const AttentionTask& task;
   const float* from;     // the first token's
-  std::byte* first_run;  // of the head in the row's first KV block
+  std::byte* first_run;  // of the head in the first KV block of the row's own
   int64_t block_slots;
 
   template <DType kKv, int kBits>
@@ -33,7 +33,7 @@ struct NewTokens {
     const int64_t head_dim = task.args->head_dim;
     const int64_t code_bytes = KvCodeBytes(head_dim, kBits);
     for (int64_t token = 0; token < row.num_new; ++token) {
-      const int64_t slot = row.num_past + token;
+      const int64_t slot = row.num_past - row.prefix_slots + token;
       const int64_t in_block = slot % block_slots;
       std::byte* run = first_run + slot / block_slots * task.block_bytes;
       std::byte* to = run + in_block * code_bytes;

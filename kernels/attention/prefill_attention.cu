@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
   const RowTile tile = args.tiles[blockIdx.x];
   const AttentionRow& row = args.rows[tile.row];
   const int64_t head = blockIdx.y;
-  const TileSource source = {row.kv, args.layout,
+  const TileSource source = {SlotsOf(row), args.layout,
                              head / (args.num_heads / args.layout.num_kv_heads),
                              KeysOfTile(tile.begin, row.num_past, row.num_new)};
   const int64_t first_query = tile.begin + threadIdx.x / kWarp * kWarpQueries;

@@ -60,7 +60,7 @@ __device__ void SumTile(const PrefillScoresArgs& args, const AttentionRow& row, 
                         ScoresMemory<typename Keys::Factor, kDim>& shared) {
   const PrefillAttentionArgs& attention = args.attention;
   const int64_t head = blockIdx.y;
-  const TileSource source = {row.kv, attention.layout,
+  const TileSource source = {SlotsOf(row), attention.layout,
                              head / (attention.num_heads / attention.layout.num_kv_heads),
                              row.num_past + row.num_new};
   LoadTile<Keys>(source, first_key, shared.keys);

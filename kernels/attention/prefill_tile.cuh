@@ -56,11 +56,12 @@ struct SharedTile {
 
 // Source of a block's keys and values: one KV head of one row.
 struct TileSource {
-  const std::byte* kv;
+  RowSlots row;
   KvLayout layout;
   int64_t kv_head;
   int64_t num_keys;
 };
+static_assert(kPrefixStep % kTileKeys == 0);  // no tile has keys in two places
 
 // Writes a vector's values, rounded, to a tile's row. Part: a format's keys or its values. `row` is
 // 16-byte aligned.
@@ -87,7 +88,7 @@ struct TileVector {
     const int vectors = static_cast<int>(source.layout.head_dim) / kVectorElements;
     key = at / vectors;
     is_there = first + key < source.num_keys;
-    place = {source.kv_head, is_there ? first + key : 0, at % vectors};
+    place = {source.kv_head, is_there ? first + key : first, at % vectors};
   }
 };
 
@@ -98,6 +99,7 @@ __device__ void LoadCodes(const TileSource& source, int64_t first,
                           SharedTile<typename Part::Factor, kDim>& tile) {
   constexpr int kMost = kKeysOf<kDim> * kDim / kVectorElements / kTileThreads;
   const int64_t head_dim = source.layout.head_dim;
+  const std::byte* base = source.row.Base<typename Part::Form>(source.layout, first);
   const int count = kKeysOf<kDim> * static_cast<int>(head_dim) / kVectorElements;
   typename Part::Vector codes[kMost];
 #pragma unroll
@@ -106,7 +108,7 @@ __device__ void LoadCodes(const TileSource& source, int64_t first,
     if (at >= count) break;
     const TileVector vector(source, first, at);
     if (vector.is_there) {
-      codes[n] = Part::template Load<ReadOnly>(source.kv, source.layout, vector.place);
+      codes[n] = Part::template Load<ReadOnly>(base, source.layout, vector.place);
     }
   }
 #pragma unroll
@@ -129,11 +131,12 @@ __device__ void LoadTile(const TileSource& source, int64_t first,
     LoadCodes<Part, kDim>(source, first, tile);
   } else {
     constexpr int kStride = SharedTile<typename Part::Factor, kDim>::kStride;
+    const std::byte* base = source.row.Base<typename Part::Form>(source.layout, first);
     const int count = kKeysOf<kDim> * static_cast<int>(source.layout.head_dim) / kVectorElements;
     for (int at = threadIdx.x; at < count; at += kTileThreads) {
       const TileVector vector(source, first, at);
       CopyAsync16(&tile.values[vector.key * kStride + vector.place.vector * kVectorElements],
-                  Part::Address(source.kv, source.layout, vector.place), vector.is_there);
+                  Part::Address(base, source.layout, vector.place), vector.is_there);
     }
   }
 }

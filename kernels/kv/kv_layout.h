@@ -48,6 +48,25 @@ constexpr int64_t KvRunOffset(const KvLayout& layout, KvPart part, int64_t kv_he
          (part == KvPart::kKey ? 0 : layout.num_kv_heads * of_keys) + kv_head * of_part;
 }
 
+// Where the slots of a row of attention lie: its first ones may be elsewhere (AttentionRow).
+struct RowSlots {
+  const std::byte* prefix;
+  const std::byte* kv;
+  int64_t prefix_slots;
+
+  // The place from which a slot's offset counts. Slots that no multiple of 64 parts have one.
+  template <typename Form>
+  constexpr const std::byte* Base(const KvLayout& layout, int64_t slot) const {
+    return slot < prefix_slots ? prefix : kv - prefix_slots / Form::kSlots * layout.block_bytes;
+  }
+};
+
+// Row: an AttentionRow.
+template <typename Row>
+constexpr RowSlots SlotsOf(const Row& row) {
+  return {row.prefix, row.kv, row.prefix_slots};
+}
+
 // Offset of a slot's elements, or their codes.
 template <typename Form>
 constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {

@@ -71,6 +71,7 @@ __device__ inline void WidenPair(uint32_t word, float& low, float& high, __nv_bf
 // Elements of 16 bits. A default Vector is zeros.
 template <typename T, typename Places>
 struct KvElements {
+  using Form = typename Places::Form;
   static constexpr int kBits = 16;
   static constexpr int kLoads = 4;  // in flight, to keep the memory busy
   using Factor = T;                 // what tensor cores multiply
@@ -115,6 +116,7 @@ struct KvElements {
 // Codes of 8 or 4 bits; kernels/kv/kv_code.h defines them.
 template <int kOfBits, typename Places>
 struct KvCodes {
+  using Form = typename Places::Form;
   static constexpr int kBits = kOfBits;
   static constexpr int kLoads = 8;
   static constexpr int kSteps = (1 << kBits) - 1;

@@ -24,6 +24,7 @@ int64_t SlotsMoved(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_to
 
 void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load) {
   const int64_t row_tokens = rows.shape.slots();
+  const int64_t prefix = plan.prefix.num_tokens();
   const RowProgress progress = {rows.shape.prompt_tokens, rows.num_past, rows.NumNew()};
   const int64_t stored =
       SlotsMoved(plan, rows.kv_tier, kv_class, row_tokens,
@@ -34,12 +35,13 @@ void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load)
   ForEachKvRun(plan, kv_class, row_tokens, [&](const KvRunPlace& run) {
     load.new_slots += rows.count * run.keep.NumHeld(rows.NumNew());
     if (rows.num_past > 0)
-      load.attended_slots += rows.count * (run.keep.NumHeld(rows.num_past) + 1);
+      load.attended_slots += rows.count * (prefix + run.keep.NumHeld(rows.num_past) + 1);
   });
   if (rows.num_past == 0) {
     load.prompt_slots += rows.count * stored;
     const int64_t window = plan.RunKeep(kv_class, 0, row_tokens).window;  // the same for all runs
-    load.prompt_pairs += rows.count * PromptPairs(rows.shape.prompt_tokens, window);
+    load.prompt_pairs += rows.count * (prefix * rows.shape.prompt_tokens +
+                                       PromptPairs(rows.shape.prompt_tokens, window));
     return;
   }
   load.decoding_rows += rows.count;
@@ -73,6 +75,15 @@ BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows) {
       Add(plan, static_cast<int64_t>(kv_class), group, load.kv[kv_class][group.kv_tier]);
     }
   }
+  return load;
+}
+
+BatchLoad PrefixLoad(const Plan& plan) {
+  const int64_t num_tokens = plan.prefix.num_tokens();
+  if (num_tokens == 0) return {};
+  const RowGroup row = {{num_tokens, 0}, 0, plan.device(), plan.device(), 1};
+  BatchLoad load = LoadOf(plan, std::span(&row, 1));
+  for (PerTier<KvLoad>& kv : load.kv) kv[plan.device()].prompt_pairs = PromptPairs(num_tokens, 0);
   return load;
 }
 

@@ -74,7 +74,11 @@ int64_t PromptPairs(int64_t prompt, int64_t window);
 int64_t HeldSlots(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens,
                   int64_t num_tokens);
 
+// Of rows without the plan's prefix, which they attend to.
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
+
+// The prefix as it is computed; no tokens where the plan holds none.
+BatchLoad PrefixLoad(const Plan& plan);
 
 // A workload of so many requests; its sample is repeated where it is shorter than a batch of them
 // can be. Requires: the sample is not empty.

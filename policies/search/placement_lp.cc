@@ -146,13 +146,14 @@ PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workl
       machine_(machine),
       work_(Repeated(work,
                      std::max(static_cast<int64_t>(work.sample.size()), policy.gpu_batch_size))),
+      prefix_tokens_(HoldsPrefix(model, machine, work, policy) ? std::ssize(work.prefix) : 0),
       policy_(policy),
       needs_(needs) {
-  const RequestShape mean = MeanOf(work);
+  const RequestShape mean = MeanRow();
   policy_.num_gpu_batches = 1;
   const KvPolicy kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
   policy_.kv = EvenBudget(kept, num_blocks_, mean.slots());
-  prompt_pairs_ = MeanPromptPairs(kept, num_blocks_, mean);
+  prompt_pairs_ = prefix_tokens_ * mean.prompt_tokens + MeanPromptPairs(kept, num_blocks_, mean);
   decode_passes_ = static_cast<double>(mean.max_new_tokens - 1);
   const PerTier<double> home = AllOn(machine.device);
   base_ = SampleAt({home, home, home});
@@ -165,6 +166,12 @@ PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workl
   }
 }
 
+RequestShape PlacementLp::MeanRow() const {
+  RequestShape mean = MeanOf(work_);
+  mean.prompt_tokens = std::max<int64_t>(1, mean.prompt_tokens - prefix_tokens_);
+  return mean;
+}
+
 PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
   Policy policy = policy_;
   policy.weight_frac = placement.weights;
@@ -175,7 +182,7 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
 
   Sample sample;
   AddBytes(plan, placement, sample);
-  const RequestShape mean = MeanOf(work_);
+  const RequestShape mean = MeanRow();
   const auto middle =
       mean.prompt_tokens + std::max<int64_t>(1, static_cast<int64_t>(decode_passes_) / 2);
   for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
@@ -199,6 +206,8 @@ void PlacementLp::AddBytes(const Plan& plan, const Placement& placement, Sample&
           more_blocks * static_cast<double>(tensor.spec.bytes());
     }
   }
+  sample.fixed_bytes[plan.device()] +=
+      more_blocks * static_cast<double>(plan.prefix.num_tokens() * plan.slot_bytes);
   for (const Tier tier : kAllTiers) {
     const int64_t kv = plan.kv[tier].region.bytes;
     const int64_t hidden = plan.hidden[tier].region.bytes;

@@ -77,6 +77,7 @@ class PlacementLp {
     std::array<PassCost, 2> passes;
   };
 
+  RequestShape MeanRow() const;  // without the prefix
   Sample SampleAt(const Placement& placement) const;
   void AddBytes(const Plan& plan, const Placement& placement, Sample& sample) const;
   PassCost CostOfPass(const CostModel& model, const BatchLoad& load, std::size_t pass) const;
@@ -100,6 +101,7 @@ class PlacementLp {
   Model skeleton_;            // the model with few blocks, which are all alike
   Machine machine_;
   Workload work_;
+  int64_t prefix_tokens_ = 0;  // of work_, that plans hold once
   Policy policy_;
   KernelNeeds needs_;
   double decode_passes_ = 0.0;

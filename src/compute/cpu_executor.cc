@@ -21,7 +21,8 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
       layer_(plan, device),
       ropes_(plan),
       reference_memory_(ReferenceKeys::Bytes(plan)),
-      reference_(plan, reference_memory_.As<std::byte>({0, reference_memory_.bytes()})) {
+      reference_(plan, reference_memory_.As<std::byte>({0, reference_memory_.bytes()})),
+      prefix_(plan, device) {
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   attention_rows_.reserve(max_rows);
   const std::size_t max_runs = max_rows * static_cast<std::size_t>(plan.KvRuns());
@@ -39,6 +40,7 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
   runner_.BeginChoices();
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   const Cell cell = {layer, batch, places};
+  AdvancePrefix(cell, at.layer);
   if (layer.part == ComputePart::kHead) return ComputeHead(cell);
   if (HasExperts(layer.ops)) return GatherExperts(cell);
   turns_ = ropes_.For(layer, batch);
@@ -153,7 +155,7 @@ void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& c
 void CpuExecutor::AddCached(const Cell& cell, const LayerArgs::RowInChunk& at) {
   const std::optional<kernels::KvRun> shared = layer_.SharedRun(cell, at);
   if (shared) shared_runs_.push_back(*shared);
-  (shared ? sharing_rows_ : attention_rows_).push_back(LayerArgs::CachedRow(at));
+  (shared ? sharing_rows_ : attention_rows_).push_back(layer_.CachedRow(at));
 }
 
 // Clears a prompt's scores before its first chunk: the kernel adds to them from chunk to chunk.
@@ -216,11 +218,46 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
                             reference_.num_tokens(),
                             reference_.tokens(),
                             reference_.positions()};
-  runner_.RunReference(layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
+  runner_.RunPrompt(layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
     AttendReference(op, begin, rows);
   });
   if (layer.attends) kernels::MakeReflectors(reference_.ReflectorArgsOf(layer.decoder_layer));
   reference_.Advance();
+}
+
+void CpuExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
+  if (!prefix_.Awaits(layer)) return;
+  const int64_t stride = StateWidth(plan_.shape);
+  if (HasExperts(cell.layer.ops)) {
+    const auto& experts = std::get<Experts>(cell.layer.ops.front());
+    const int64_t choice = StateColumn(plan_.shape, experts.choice);
+    for (int64_t token = 0; token < prefix_.num_tokens(); ++token) {
+      float* states = prefix_.Hidden() + token * stride;
+      gathered_.push_back({states, states + choice});
+    }
+  } else {
+    const ProgramInput all = {{prefix_.Hidden(), stride},
+                              prefix_.num_tokens(),
+                              prefix_.tokens(),
+                              prefix_.positions(),
+                              ropes_.For(cell.layer, cell.batch)};
+    runner_.RunPrompt(cell.layer, all, *this,
+                         [&](const Attend& op, int64_t begin, int64_t rows) {
+                           AttendPrefix(op, cell.layer, {begin, begin + rows});
+                         });
+  }
+  prefix_.Advance();
+}
+
+void CpuExecutor::AttendPrefix(const Attend& op, const PlannedLayer& layer, TokenRange tokens) {
+  const Rows qkv = At(op.qkv);
+  const Rows attended = At(op.y);
+  if (plan_.ReflectsHeads()) Reflect(layer, tokens.size());
+  Turn(layer_.TurnedInputs(qkv.data, tokens.size()));
+  const kernels::AttentionRow row = prefix_.Row(layer.decoder_layer, tokens.begin, tokens.size());
+  kernels::Attention(layer_.Attention(op, qkv.data, attended.data, {&row, 1}),
+                     device_.View(plan_.workspace.attention), pool_, isa_);
+  Turn(layer_.TurnedOutputs(attended.data, tokens.size()));
 }
 
 void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows) {

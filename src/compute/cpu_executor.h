@@ -12,6 +12,7 @@
 #include "src/base/thread_pool.h"
 #include "src/compute/layer_args.h"
 #include "src/compute/layer_runner.h"
+#include "src/compute/prefix_prompt.h"
 #include "src/compute/reference_keys.h"
 #include "src/compute/rope_tables.h"
 #include "src/device/executor.h"
@@ -57,6 +58,9 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
   void AttendReference(const Attend& op, int64_t begin, int64_t rows);
+  // Takes the plan's prefix through the layer, the first time that the layer is computed.
+  void AdvancePrefix(const Cell& cell, int64_t layer);
+  void AttendPrefix(const Attend& op, const PlannedLayer& layer, TokenRange tokens);
   void Turn(const kernels::HeadTurnArgs& heads);
   void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in the buffer
 
@@ -75,6 +79,7 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   Turns turns_;  // of the cell that is computed
   HostArena reference_memory_;
   ReferenceKeys reference_;
+  PrefixPrompt prefix_;
   // Rows of one chunk that are attended to; each reserved for batch.rows.
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;

@@ -5,6 +5,7 @@
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
+#include "src/compute/prefix_prompt.h"
 
 namespace spillway {
 
@@ -90,8 +91,9 @@ std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Ch
   const TokenRange tokens = {std::max(chunk.begin, packed.token_offset),
                              std::min(chunk.end, packed.token_offset + packed.num_new)};
   if (tokens.size() <= 0) return std::nullopt;
-  return RowInChunk{packed, KvClassOf(cell),           PlaceOf(cell, row), CacheOf(cell, row),
-                    tokens, tokens.begin - chunk.begin};
+  return RowInChunk{
+      packed, cell.layer.decoder_layer,  KvClassOf(cell), PlaceOf(cell, row), CacheOf(cell, row),
+      tokens, tokens.begin - chunk.begin};
 }
 
 const KvPlace& LayerArgs::PlaceOf(const Cell& cell, std::size_t row) const {
@@ -109,11 +111,17 @@ std::optional<kernels::KvRun> LayerArgs::SharedRun(const Cell& cell, const RowIn
                         at.row.num_shared * plan_.slot_bytes};
 }
 
-kernels::AttentionRow LayerArgs::CachedRow(const RowInChunk& at) {
+kernels::AttentionRow LayerArgs::CachedRow(const RowInChunk& at) const {
   const int64_t num_past =
       at.row.num_past + at.row.num_shared + (at.tokens.begin - at.row.token_offset);
   SPILLWAY_CHECK(num_past + at.tokens.size() <= at.slots.num_slots);
-  return {at.kv, at.slots.num_slots, num_past, at.tokens.size(), at.offset, nullptr};
+  const int64_t prefix = plan_.prefix.num_tokens();
+  kernels::AttentionRow row = {
+      at.kv, prefix + at.slots.num_slots, prefix + num_past, at.tokens.size(), at.offset, nullptr};
+  if (prefix == 0) return row;
+  row.prefix = PrefixKv(plan_, device_, at.decoder_layer);
+  row.prefix_slots = prefix;
+  return row;
 }
 
 LayerArgs::PromptRow LayerArgs::Prompt(const RowInChunk& at) {

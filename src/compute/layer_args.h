@@ -40,6 +40,7 @@ class LayerArgs {
   };
   struct RowInChunk {
     const PackedRow& row;
+    int64_t decoder_layer;
     int64_t kv_class;
     const KvPlace& slots;
     std::byte* kv;      // the first of them
@@ -90,8 +91,8 @@ class LayerArgs {
   void BeginChunk() { prompt_places_.BeginChunk(); }
   std::optional<RowInChunk> RowIn(const Cell& cell, const Chunk& chunk, std::size_t row) const;
 
-  // A row that is attended to in its cache.
-  static kernels::AttentionRow CachedRow(const RowInChunk& at);
+  // A row that is attended to in its cache, behind the prefix that the plan holds for all rows.
+  kernels::AttentionRow CachedRow(const RowInChunk& at) const;
   // What the row takes of another row's cache before it is attended to; nullopt: nothing, or it has
   // it from an earlier chunk.
   std::optional<kernels::KvRun> SharedRun(const Cell& cell, const RowInChunk& at) const;

@@ -130,11 +130,11 @@ class LayerRunner {
   void BeginChoices() { chosen_.clear(); }
   std::span<const uint8_t> chosen() const { return chosen_; }
 
-  // Takes the reference prompt through a layer, in chunks as any prompt; `attend(op, begin, rows)`
+  // Takes a prompt that is no row through a layer, in chunks as any prompt; `attend(op, begin, rows)`
   // does the attention. `all`: the whole prompt, as the device addresses it. Nothing is done for
   // the head.
   template <typename F>
-  void RunReference(const PlannedLayer& layer, const ProgramInput& all, OpSet& device, F attend) {
+  void RunPrompt(const PlannedLayer& layer, const ProgramInput& all, OpSet& device, F attend) {
     if (layer.part == ComputePart::kHead) return;
     for (int64_t begin = 0; begin < all.rows; begin += plan_.workspace.chunk_tokens) {
       const int64_t rows = std::min(plan_.workspace.chunk_tokens, all.rows - begin);

@@ -39,7 +39,8 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       layer_(plan, arenas.gpu),
       ropes_(plan),
       attention_(plan, arenas.gpu, exchange_.scratch, layer_),
-      reference_(plan, Scratch<std::byte>(exchange_.scratch.reference)) {
+      reference_(plan, Scratch<std::byte>(exchange_.scratch.reference)),
+      prefix_(plan, arenas.gpu) {
   const auto num_chunks = static_cast<std::size_t>(MaxChunks(plan));
   chunks_.reserve(num_chunks);
   chunk_rows_.reserve(num_chunks);
@@ -119,6 +120,7 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
   }
   table_ = TableWriter(host_.View(table), attends ? FirstLane().table : lane_.table);
   AdvanceReference(at);
+  AdvancePrefix(cell, at.layer);
   const bool is_head = cell.layer.part == ComputePart::kHead;
   if (HasExperts(cell.layer.ops)) {
     GatherExperts(cell);
@@ -401,7 +403,7 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
   all.rows = reference_.num_tokens();
   if (!gather_tables_.empty()) SendTable(lane_.stream);
   LaneOps ops(*this, layer, lane_, device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
-  runner_.RunReference(layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
+  runner_.RunPrompt(layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
     AttendReference(op, ops, begin, rows);
   });
   if (layer.attends) {
@@ -427,6 +429,42 @@ void CudaExecutor::AttendReference(const Attend& op, const LaneOps& ops, int64_t
   SendTable(lane_.stream);
   attention_.AttendReference(op, {ops.lane().qkv, ops.attended(), rows}, chunk, reference_.Common(),
                              lane_.stream);
+}
+
+void CudaExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
+  if (!prefix_.Awaits(layer)) return;
+  const int64_t stride = StateWidth(plan_.shape);
+  if (HasExperts(cell.layer.ops)) {
+    for (int64_t token = 0; token < prefix_.num_tokens(); ++token)
+      gathered_->Add(prefix_.Hidden() + token * stride);
+  } else {
+    PutTables(cell.layer);
+    ProgramInput all =
+        PutInput(prefix_.tokens(), prefix_.positions(), ropes_.For(cell.layer, cell.batch));
+    all.hidden = {prefix_.Hidden(), stride};
+    all.rows = prefix_.num_tokens();
+    if (!table_.written().empty()) SendTable(lane_.stream);
+    LaneOps ops(*this, cell.layer, lane_,
+                device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
+    runner_.RunPrompt(cell.layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
+      AttendPrefix(op, ops, cell.layer, {begin, begin + rows});
+    });
+  }
+  prefix_.Advance();
+}
+
+void CudaExecutor::AttendPrefix(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
+                                TokenRange tokens) {
+  lists_.Clear();
+  lists_.Add(prefix_.Row(layer.decoder_layer, tokens.begin, tokens.size()), RowPhase::kPrompt);
+  const ChunkRows chunk =
+      PutLists(lists_, [&](const auto& list) { return table_.Put(std::span(list)); });
+  Stream& stream = lane_.stream;
+  SendTable(stream);
+  if (plan_.ReflectsHeads()) Reflect(lane_, layer, tokens.size());
+  kernels::TurnHeadsAsync(layer_.TurnedInputs(ops.lane().qkv, tokens.size()), stream);
+  attention_.Attend(op, {ops.lane().qkv, ops.attended(), tokens.size()}, chunk, stream);
+  kernels::TurnHeadsAsync(layer_.TurnedOutputs(ops.attended(), tokens.size()), stream);
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {
@@ -461,7 +499,7 @@ void CudaExecutor::ListRow(const Cell& cell, const LayerArgs::RowInChunk& at) {
   if (AttendsOnHost(at.row)) return ListHostRow(at);
   if (evicts) return layer_.ForBudgetRows(at, [&](const auto& run) { lists_.Add(run); });
   if (const auto shared = layer_.SharedRun(cell, at)) lists_.AddShared(*shared);
-  lists_.Add(LayerArgs::CachedRow(at), in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
+  lists_.Add(layer_.CachedRow(at), in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
 }
 
 // Lists a prompt to be attended to in the workspace. What stays of it goes to the row's cache,
@@ -471,7 +509,7 @@ void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
   lists_.Add(prompt.attention, RowPhase::kPrompt);
   std::byte* kv = AttendsOnHost(at.row) ? Mapped(at.kv) : at.kv;
   if (!plan_.kept.evicts()) {
-    kernels::AttentionRow stored = LayerArgs::CachedRow(at);
+    kernels::AttentionRow stored = layer_.CachedRow(at);
     stored.kv = kv;
     lists_.AddStored(stored);
   } else if (prompt.ends) {
@@ -484,7 +522,7 @@ void CudaExecutor::ListHostRow(const LayerArgs::RowInChunk& at) {
   if (plan_.kept.evicts()) {
     layer_.ForBudgetRows(at, [&](const auto& run) { beside_->attention.Add(run); });
   } else {
-    beside_->attention.Add(LayerArgs::CachedRow(at));
+    beside_->attention.Add(layer_.CachedRow(at));
   }
 }
 

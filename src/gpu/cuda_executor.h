@@ -18,6 +18,7 @@
 #include "spillway/plan.h"
 #include "src/compute/layer_args.h"
 #include "src/compute/layer_runner.h"
+#include "src/compute/prefix_prompt.h"
 #include "src/compute/reference_keys.h"
 #include "src/compute/rope_tables.h"
 #include "src/cuda/compute_queue.h"
@@ -137,6 +138,10 @@ class CudaExecutor final : public Executor {
   // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
   void AttendReference(const Attend& op, const LaneOps& ops, int64_t begin, int64_t rows);
+  // Takes the plan's prefix through the layer, the first time that the layer is computed.
+  void AdvancePrefix(const Cell& cell, int64_t layer);
+  void AttendPrefix(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
+                    TokenRange tokens);
   void Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows);  // queries and keys
   void JoinLanes(Stream& later, Stream& earlier);
 
@@ -177,6 +182,7 @@ class CudaExecutor final : public Executor {
   RopeTables ropes_;
   CudaAttention attention_;
   ReferenceKeys reference_;
+  PrefixPrompt prefix_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ListedChunk> chunk_rows_;
   std::vector<GatherTable> gather_tables_;

@@ -6,6 +6,7 @@
 #include "kernels/rows/embedding.h"
 #include "spillway/expert_gather.h"
 #include "spillway/reference_prompt.h"
+#include "spillway/round.h"
 #include "src/compute/reference_keys.h"
 #include "src/compute/rope_tables.h"
 #include "src/gpu/host_attention.h"
@@ -25,7 +26,7 @@ int64_t EmbeddingTableBytes(const Plan& plan, int64_t tokens) {
 }
 
 // Bytes of what an attention layer that rotates reads: positions, frequencies, each token's table.
-int64_t RotationTableBytes(const Plan& plan) {
+int64_t RotationTableBytes(const Plan& plan, int64_t tokens) {
   int64_t most = 0;
   for (const PlannedLayer& layer : plan.layers) {
     const Rope* rope = RopeOf(layer.ops);
@@ -34,7 +35,7 @@ int64_t RotationTableBytes(const Plan& plan) {
     const int64_t bytes =
         TableBytes(frequencies * int64_t{sizeof(float)}) +
         TableBytes(RopeTables::MaxTokens(plan, *rope) * int64_t{sizeof(int32_t)}) +
-        TableBytes(plan.batch.prompt_tokens * int64_t{sizeof(int32_t)});
+        TableBytes(tokens * int64_t{sizeof(int32_t)});
     most = std::max(most, bytes);
   }
   return most;
@@ -49,6 +50,21 @@ int64_t ReferenceTableBytes(const Plan& plan) {
   return std::max(EmbeddingTableBytes(plan, tokens), AttentionLists::MaxBytes(prompt, tokens));
 }
 
+// Bytes of the tables of the prefix, likewise.
+int64_t PrefixTableBytes(const Plan& plan) {
+  const int64_t tokens = plan.prefix.num_tokens();
+  if (tokens == 0) return 0;
+  const int64_t num_chunks = DivideUp(tokens, plan.workspace.chunk_tokens);
+  return std::max(EmbeddingTableBytes(plan, tokens),
+                  RotationTableBytes(plan, tokens) +
+                      AttentionLists::MaxBytes({1, tokens, tokens, 0}, num_chunks));
+}
+
+// Slots that a batch's rows attend to.
+int64_t AttendedSlots(const Plan& plan) {
+  return plan.batch.slots + plan.batch.rows * plan.prefix.num_tokens();
+}
+
 // Tokens of the longest prompt whose token scores are wanted.
 int64_t LongestScored(const Plan& plan) {
   return plan.workspace.prompt.scores.bytes > 0 ? plan.longest.prompt_tokens : 0;
@@ -59,8 +75,9 @@ AttentionScratch LayOutScratch(const Plan& plan, ArenaLayout& device) {
   const ModelShape& shape = plan.shape;
   scratch.reference = device.Take(ReferenceKeys::Bytes(plan));
   if (!plan.kept.evicts()) {
-    scratch.partials = device.TakeFloats(kernels::MaxDecodeItems(plan.batch.rows, plan.batch.slots),
-                                         kernels::PartialFloats(shape.num_heads, shape.head_dim));
+    scratch.partials =
+        device.TakeFloats(kernels::MaxDecodeItems(plan.batch.rows, AttendedSlots(plan)),
+                          kernels::PartialFloats(shape.num_heads, shape.head_dim));
     return scratch;
   }
   const int64_t prompt_slots = plan.workspace.prompt.slots();
@@ -116,19 +133,20 @@ int64_t MaxChunks(const Plan& plan) {
 }
 
 AttentionLimits ChunkLimits(const Plan& plan) {
-  return {plan.batch.rows, plan.workspace.chunk_tokens, plan.batch.slots, LongestScored(plan),
+  return {plan.batch.rows, plan.workspace.chunk_tokens, AttendedSlots(plan), LongestScored(plan),
           plan.KvRuns()};
 }
 
 ExchangeLayout LayOutExchange(const Plan& plan) {
-  const AttentionLimits pass = {plan.batch.rows, plan.batch.prompt_tokens, plan.batch.slots,
+  const AttentionLimits pass = {plan.batch.rows, plan.batch.prompt_tokens, AttendedSlots(plan),
                                 LongestScored(plan), plan.KvRuns()};
   ExchangeLayout layout;
+  layout.table_bytes = std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),
+                                 AttentionLists::MaxBytes(pass, MaxChunks(plan)) +
+                                     RotationTableBytes(plan, plan.batch.prompt_tokens),
+                                 TableBytes(plan.batch.logits * int64_t{sizeof(float*)})});
   layout.table_bytes =
-      std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),
-                AttentionLists::MaxBytes(pass, MaxChunks(plan)) + RotationTableBytes(plan),
-                TableBytes(plan.batch.logits * int64_t{sizeof(float*)})});
-  layout.table_bytes = TableBytes(layout.table_bytes + ReferenceTableBytes(plan));
+      TableBytes(layout.table_bytes + ReferenceTableBytes(plan) + PrefixTableBytes(plan));
   ArenaLayout device(kTableAlignBytes);
   device.Take(layout.table_bytes);
   layout.scratch = LayOutScratch(plan, device);

@@ -89,6 +89,13 @@ void PlaceRows(Plan& plan, ArenaLayouts& arenas) {
   }
 }
 
+void PlacePrefix(Plan& plan, ArenaLayout& device) {
+  PrefixPlan& prefix = plan.prefix;
+  if (prefix.tokens.empty()) return;
+  prefix.kv = device.Take(plan.shape.num_layers * prefix.num_tokens() * plan.slot_bytes);
+  prefix.hidden = device.Take(prefix.num_tokens() * plan.HiddenRowBytes());
+}
+
 void PlaceKvLog(Plan& plan, const Workload& work, ArenaLayout& arena) {
   const bool on_cpu = plan.kv_staging.tier == Tier::kCpu;
   if (!UsesScores(plan.kept.kind) || !on_cpu || plan.kv[Tier::kDisk].rows == 0) return;

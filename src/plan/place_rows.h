@@ -15,6 +15,9 @@ GridOrder OrderOf(const Plan& plan);
 // Requires: SizeRows.
 void PlaceRows(Plan& plan, ArenaLayouts& arenas);
 
+// K, V and states of the prefix that the plan holds, if any.
+void PlacePrefix(Plan& plan, ArenaLayout& device);
+
 // The log of KV on disk, where the plan is to have one; its staging is CPU memory.
 // Requires: PlaceRows.
 void PlaceKvLog(Plan& plan, const Workload& work, ArenaLayout& cpu);

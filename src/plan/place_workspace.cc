@@ -119,8 +119,9 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
   work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
   const bool evicts = plan.kept.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
-      RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), plan.shape.head_dim,
-      plan.machine.num_threads));
+      RoundUp(plan.prefix.num_tokens() + plan.longest.slots() + 1,
+              KvBlockSlots(plan.policy.kv_bits)),
+      plan.shape.head_dim, plan.machine.num_threads));
   if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   PlaceBuffers(plan, work, arena);
   return work;

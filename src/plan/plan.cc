@@ -25,13 +25,16 @@ namespace {
 // every MLP that outlasts an attention's load.
 constexpr int64_t kWeightLookahead = 2;
 
-Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& work,
+Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& whole,
                 const Policy& policy, const KernelNeeds& needs) {
   Plan plan;
   plan.shape = model.shape;
   plan.machine = machine;
   plan.policy = policy;
-  plan.kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
+  plan.kept = WithWindows(policy.kv, WindowsOf(model), whole.longest.slots());
+  const bool holds_prefix = HoldsPrefix(model, machine, whole, policy);
+  if (holds_prefix) plan.prefix.tokens = whole.prefix;
+  const Workload work = holds_prefix ? WithoutPrefix(whole) : whole;
   SizeRows(plan, work);
   plan.order = OrderOf(plan);
   plan.weight_lookahead = kWeightLookahead;
@@ -44,6 +47,7 @@ Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& work
   plan.weight_staging = arenas[plan.device()].TakeBlocks(weights.staging_bytes);
   PlaceStaging(plan.layers, plan.device(), plan.weight_staging.offset);
   PlaceRows(plan, arenas);
+  PlacePrefix(plan, arenas[plan.device()]);
   PlaceKvLog(plan, work, arenas[Tier::kCpu]);
   arenas[Tier::kDisk].Take(plan.KvLogBytes());
   PlaceWorkspace(plan, needs, arenas);
@@ -63,6 +67,22 @@ Plan LayOut(const Model& model, const Machine& machine, const Workload& work, co
     plan = LayOutOnce(model, machine, work, shorter, needs);
   }
   return plan;
+}
+
+bool HoldsPrefix(const Model& model, const Machine& machine, const Workload& work,
+                 const Policy& policy) {
+  if (work.prefix.empty() || model.shape.rope.scaling.depends_on_length()) return false;
+  const KvPolicy kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
+  const bool keeps_all = !kept.evicts() && kept.layer_windows.empty() && kept.layer_budgets.empty();
+  return keeps_all && !(machine.has_gpu() && policy.cpu_attention);
+}
+
+Workload WithoutPrefix(Workload work) {
+  const int64_t num_tokens = std::ssize(work.prefix);
+  for (RequestShape& request : work.sample) request.prompt_tokens -= num_tokens;
+  work.longest.prompt_tokens -= num_tokens;
+  work.prefix.clear();
+  return work;
 }
 
 int64_t Plan::KvBytes() const {

@@ -257,7 +257,8 @@ Json LinksJson(const Plan& plan, const Trace& trace) {
 Json KvJson(const Plan& plan, const Trace& trace) {
   Json json = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
                {"recent", trace.largest_keep.recent},         {"sinks", trace.largest_keep.sinks},
-               {"slots_per_row", trace.slots_per_row},        {"bytes", trace.kv_bytes}};
+               {"slots_per_row", trace.slots_per_row},        {"bytes", trace.kv_bytes},
+               {"prefix_tokens", plan.prefix.num_tokens()}};
   json["written_whole_every"] = plan.kv_log.exists() ? Json(plan.kv_log.passes) : Json();
   return json;
 }
@@ -327,12 +328,12 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   }
   json["workload"]["num_requests"] = work.num_requests;
   for (Json& tier : json["tiers"]) tier["peak_bytes"] = nullptr;
-  const KvKeep keep = plan.MostRunKeep(work.longest.slots());
+  const KvKeep keep = plan.MostRunKeep(plan.longest.slots());
   json["kv"]["heavy"] = keep.heavy;
   json["kv"]["recent"] = keep.recent;
   json["kv"]["sinks"] = keep.sinks;
-  json["kv"]["slots_per_row"] = plan.HeadSlots(plan.MostRowSlots(work.longest.slots()));
-  json["kv"]["bytes"] = plan.KvBytes();
+  json["kv"]["slots_per_row"] = plan.HeadSlots(plan.MostRowSlots(plan.longest.slots()));
+  json["kv"]["bytes"] = plan.KvBytes() + plan.prefix.kv.bytes;
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return JsonFileText(json);
 }

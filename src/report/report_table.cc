@@ -239,8 +239,11 @@ std::string PlanTable(const Plan& plan, const Workload& work,
       "block",
       fmt::format("{} x {}, prefill in chunks of {} tokens", Count(plan.batch.rows, "row", "rows"),
                   Count(plan.num_batches, "batch", "batches"), plan.workspace.chunk_tokens));
-  text += TableLine("KV", KvLine(plan, plan.MostRunKeep(work.longest.slots()),
-                                 plan.HeadSlots(plan.MostRowSlots(work.longest.slots()))));
+  text += TableLine("KV", KvLine(plan, plan.MostRunKeep(plan.longest.slots()),
+                                 plan.HeadSlots(plan.MostRowSlots(plan.longest.slots()))));
+  if (!plan.prefix.tokens.empty())
+    text += TableLine("prefix", fmt::format("{} tokens that all prompts begin with, held once",
+                                            plan.prefix.num_tokens()));
   text += AttentionLine(plan) + BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "spillway/error.h"
@@ -127,6 +128,7 @@ void Count(const Request& request, InputScan& scan, EvenSample& sample) {
   const RequestShape row = ShapeOf(request);
   if (row.slots() > scan.max_row_tokens) scan.longest_line = request.line;
   scan.TakeLongest(row);
+  scan.TakePrefix(request);
   scan.num_prompt_tokens += row.prompt_tokens;
   scan.num_new_tokens += request.scored ? NumScored(request) : row.max_new_tokens;
   sample.Add(scan.num_requests++, row, scan.sample);
@@ -139,6 +141,15 @@ void InputScan::TakeLongest(const RequestShape& row) {
   max_prompt_logits = std::max(max_prompt_logits, row.prompt_logits);
   max_prompt_tokens = std::max(max_prompt_tokens, row.prompt_tokens);
   max_row_tokens = std::max(max_row_tokens, row.slots());
+}
+
+void InputScan::TakePrefix(const Request& request) {
+  const auto num_before =
+      request.prompt.size() - static_cast<std::size_t>(request.NumPromptLogits());
+  const auto before = std::span(request.prompt).first(num_before);
+  if (num_requests == 0) return prefix.assign(before.begin(), before.end());
+  const auto differ = std::ranges::mismatch(prefix, before);
+  prefix.erase(differ.in1, prefix.end());
 }
 
 void InputScan::NoteCut(const Request& request) {

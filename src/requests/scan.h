@@ -38,10 +38,15 @@ struct InputScan {
   int64_t num_new_tokens = 0;       // at most; of texts to score those that are
   std::vector<BadLines> bad_lines;  // in order of the first of each
   std::vector<PassedKey> passed_keys;
+  // Tokens that all prompts begin with, before those whose logits are wanted.
+  std::vector<TokenId> prefix;
   int64_t num_cut = 0;         // prompts, or contexts to score, that were too long
   int64_t first_cut_line = 0;  // where there are any
 
   void TakeLongest(const RequestShape& row);
+  // Shortens the prefix to what the request begins with too; the first one's is its own. Requires:
+  // num_requests counts those before it.
+  void TakePrefix(const Request& request);
   void NoteCut(const Request& request);
 };
 

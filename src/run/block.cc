@@ -38,13 +38,13 @@ void RowBatch::FindBeginnings() {
   if (beginnings_ == Beginnings::kApart || std::ranges::none_of(rows_, is_new)) return;
   prompts_.Clear();
   for (std::size_t at = 0; at < rows_.size(); ++at) {
-    if (!is_new(rows_[at])) prompts_.Add({static_cast<int64_t>(at), rows_[at]->request.prompt});
+    if (!is_new(rows_[at])) prompts_.Add({static_cast<int64_t>(at), rows_[at]->OwnPrompt()});
   }
   for (std::size_t at = 0; at < rows_.size(); ++at) {
     const Row& row = *rows_[at];
     if (!is_new(rows_[at])) continue;
-    shared_[at] = prompts_.Find(row.request.prompt, row.NumNew() - row.NumNewLogits());
-    if (shared_[at].row < 0) prompts_.Add({static_cast<int64_t>(at), row.request.prompt});
+    shared_[at] = prompts_.Find(row.OwnPrompt(), row.NumNew() - row.NumNewLogits());
+    if (shared_[at].row < 0) prompts_.Add({static_cast<int64_t>(at), row.OwnPrompt()});
   }
   prompts_.Clear();
 }
@@ -54,13 +54,14 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
   const int64_t num_new = row.NumNew() - shared.num_tokens;
   const int64_t num_logits = packed_.NumLogits();
   if (row.num_past == 0) {
-    packed_.tokens.insert(packed_.tokens.end(), row.request.prompt.begin() + shared.num_tokens,
-                          row.request.prompt.end());
+    const std::span<const TokenId> prompt = row.OwnPrompt();
+    packed_.tokens.insert(packed_.tokens.end(), prompt.begin() + shared.num_tokens, prompt.end());
   } else {
     packed_.tokens.push_back(row.next->newest());
   }
   for (int64_t token = 0; token < num_new; ++token) {
-    packed_.positions.push_back(static_cast<int32_t>(row.num_past + shared.num_tokens + token));
+    packed_.positions.push_back(
+        static_cast<int32_t>(row.num_prefix + row.num_past + shared.num_tokens + token));
   }
   const RowPlaces& places = row.places;
   packed_.rows.push_back({places.kv_tier, row.num_past, num_new, offset, row.NumNewLogits(),
@@ -96,6 +97,17 @@ void RowBatch::Advance() {
   places_.EndPass();
 }
 
+namespace {
+
+[[noreturn]] void ThrowChanged(const Request& request, std::string_view what) {
+  throw Error(ErrorCode::kResume,
+              fmt::format("line {} {} when the run was planned; the input must not change during "
+                          "a run",
+                          request.line, what));
+}
+
+}  // namespace
+
 class BlockBuilder::JobRequests final : public RequestSource {
  public:
   JobRequests(BlockBuilder& blocks, Job& job) : blocks_(blocks), job_(job) {}
@@ -103,16 +115,14 @@ class BlockBuilder::JobRequests final : public RequestSource {
   std::optional<WaitingRequest> Next() override {
     std::optional<Request> request = job_.Next();
     if (!request) return std::nullopt;
-    const WaitingRequest waiting = {blocks_.num_read_++, ShapeOf(*request)};
+    blocks_.RefuseOtherPrefix(*request);
+    const WaitingRequest waiting = {blocks_.num_read_++, blocks_.plan_.OwnShape(ShapeOf(*request))};
     blocks_.waiting_.emplace(waiting.number, std::move(*request));
     return waiting;
   }
 
   void Refuse(const WaitingRequest& request) override {
-    throw Error(ErrorCode::kResume,
-                fmt::format("line {} is longer than any line was when the run was planned; the "
-                            "input must not change during a run",
-                            blocks_.waiting_.at(request.number).line));
+    ThrowChanged(blocks_.waiting_.at(request.number), "is longer than any line was");
   }
 
  private:
@@ -120,10 +130,21 @@ class BlockBuilder::JobRequests final : public RequestSource {
   Job& job_;
 };
 
+void BlockBuilder::RefuseOtherPrefix(const Request& request) const {
+  const std::vector<TokenId>& prefix = plan_.prefix.tokens;
+  const std::span<const TokenId> before(
+      request.prompt.data(),
+      request.prompt.size() - static_cast<std::size_t>(request.NumPromptLogits()));
+  if (before.size() >= prefix.size() && std::ranges::equal(before.first(prefix.size()), prefix))
+    return;
+  ThrowChanged(request, "does not begin as all lines did");
+}
+
 void BlockBuilder::AddRow(ComposedRow composed, RowBatch& batch) {
   auto waiting = waiting_.extract(composed.request.number);
   auto row = std::make_unique<Row>(std::move(waiting.mapped()), *options_.tokenizer,
                                    plan_.shape.eos, options_.run_seed);
+  row->num_prefix = plan_.prefix.num_tokens();
   row->places = std::move(composed.places);
   batch.Add(std::move(row));
 }

@@ -33,15 +33,18 @@ struct Row {
   Request request;
   std::unique_ptr<NextToken> next;
   RowPlaces places;        // in its batch
-  int64_t num_past = 0;    // tokens whose K and V are stored
+  int64_t num_prefix = 0;  // of the prompt: tokens that the plan's prefix holds for all rows
+  int64_t num_past = 0;    // tokens behind them whose K and V are stored
   int64_t num_logits = 0;  // that it was given and that were finite
 
-  // Tokens that it feeds into the next pass: its whole prompt the first time, its last token
-  // afterwards.
-  int64_t NumNew() const { return num_past == 0 ? static_cast<int64_t>(request.prompt.size()) : 1; }
-  int64_t NumDecoded() const {
-    return num_past == 0 ? 0 : num_past - static_cast<int64_t>(request.prompt.size());
+  // The prompt behind the prefix.
+  std::span<const TokenId> OwnPrompt() const {
+    return std::span(request.prompt).subspan(static_cast<std::size_t>(num_prefix));
   }
+  // Tokens that it feeds into the next pass: its whole own prompt the first time, its last token
+  // afterwards.
+  int64_t NumNew() const { return num_past == 0 ? std::ssize(OwnPrompt()) : 1; }
+  int64_t NumDecoded() const { return num_past == 0 ? 0 : num_past - std::ssize(OwnPrompt()); }
   // Passes to go if nothing ends it early, the next one included.
   int64_t PassesToEnd() const {
     const int64_t max_tokens = request.sampling.max_tokens;
@@ -124,6 +127,8 @@ class BlockBuilder {
  private:
   class JobRequests;  // a job's requests on their way into waiting_
 
+  // Throws: Error kResume for a request that does not begin with the plan's prefix.
+  void RefuseOtherPrefix(const Request& request) const;
   void AddRow(ComposedRow composed, RowBatch& batch);
 
   const Plan& plan_;

@@ -184,7 +184,7 @@ void Engine::NoteRows(const std::vector<RowBatch>& batches) {
       }
     }
   }
-  int64_t total = 0;
+  int64_t total = plan_.prefix.kv.bytes;
   for (const Tier tier : kAllTiers) total += kv_bytes[tier];
   trace_.kv_bytes = std::max(trace_.kv_bytes, total);
   if (const KvKeep keep = plan_.MostRunKeep(longest); keep.slots() > trace_.largest_keep.slots())
@@ -199,7 +199,8 @@ void Engine::BeginPassWork(const std::vector<RowBatch>& batches) {
   pass.num_cells = std::ssize(plan_.layers) * std::ssize(batches);
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
-      row->num_past == 0 ? pass.prompt_tokens += row->NumNew() : ++pass.decode_tokens;
+      row->num_past == 0 ? pass.prompt_tokens += std::ssize(row->request.prompt)
+                         : ++pass.decode_tokens;
       const int64_t to_end = row->PassesToEnd();
       if (pass.to_row_end == 0 || to_end < pass.to_row_end) pass.to_row_end = to_end;
     }
@@ -287,7 +288,12 @@ void Engine::EndRows(RowBatch& batch, Job& job) {
   int64_t num_seen = 0;
   for (const PackedRow& row : batch.packed().rows) trace_.shared_prompt_tokens += row.num_shared;
   for (const std::unique_ptr<Row>& row : batch.rows()) {
-    row->num_past == 0 ? pass_.prompt_tokens += row->NumNew() : ++settled_in_pass_;
+    if (row->num_past == 0) {
+      pass_.prompt_tokens += std::ssize(row->request.prompt);
+      trace_.shared_prompt_tokens += row->num_prefix;
+    } else {
+      ++settled_in_pass_;
+    }
     if (row->next->EndPass() == RowStatus::kNonFinite) continue;
     row->num_logits += row->NumNewLogits();
     num_seen += row->NumNewLogits();
@@ -313,9 +319,7 @@ void Engine::Retire(RowBatch& batch, Job& job) {
         job.Fail(
             row.request, "E-NONFINITE",
             fmt::format("line {}: the model gave logits that are not finite after {} tokens; {}",
-                        row.request.line,
-                        row.num_past - static_cast<int64_t>(row.request.prompt.size()),
-                        NonFiniteRemedy(plan_)));
+                        row.request.line, row.NumDecoded(), NonFiniteRemedy(plan_)));
         if (++num_nonfinite_ > kMaxNonFiniteRows) {
           throw Error(ErrorCode::kNonFinite,
                       fmt::format("over {} lines got logits that are not finite; {}",

@@ -48,6 +48,7 @@ struct Request {
   int64_t NumLogits() const { return NumPromptLogits() + sampling.max_tokens - 1; }
 };
 
+// The shape with all of the prompt's tokens.
 inline RequestShape ShapeOf(const Request& request) {
   return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens,
           request.NumPromptLogits()};

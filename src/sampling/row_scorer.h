@@ -29,9 +29,9 @@ class RowScorer final : public NextToken {
 
   const Request& request_;
   int64_t num_told_ = 0;
-  int64_t num_checked_ = 0;       // scores of passes that have ended
-  std::vector<float> logprobs_;   // [scored token]; NaN where the logits were not finite
-  std::vector<uint8_t> is_best_;  // [scored token]: bytes, so that threads never share one
+  int64_t num_checked_ = 0;          // scores of passes that have ended
+  std::vector<float> logprobs_;      // [scored token]; NaN where the logits were not finite
+  std::vector<uint8_t> is_best_;     // [scored token]: bytes, so that threads never share one
   std::vector<StepLogprobs> steps_;  // [scored token], where the request asks for the likeliest
   RowStatus status_ = RowStatus::kRunning;
 };

@@ -98,7 +98,8 @@ class Simulator {
         prefill_model_(plan, order_.prefill_rates),
         decode_model_(plan, order_.decode_rates),
         composer_(plan),
-        mover_(plan, prefill_model_.rates(), options.sink) {}
+        mover_(plan, prefill_model_.rates(), options.sink),
+        prefix_load_(PrefixLoad(plan)) {}
 
   // Walks all blocks.
   Walked Run() {
@@ -142,6 +143,7 @@ class Simulator {
       pass_.prompt_tokens += load.prompt_tokens;
       pass_.generated_tokens += load.rows;
     }
+    pass_.prompt_tokens += plan_.prefix.num_tokens() * BeginningRows();
     if (options_.sink) options_.sink(RowSample{mover_.now_s(), pass_.generated_tokens});
     model_ = pass_.prompt_tokens > 0 ? &prefill_model_ : &decode_model_;
   }
@@ -192,12 +194,19 @@ class Simulator {
     }
   }
 
-  int64_t DecodingRows() const {
+  template <typename F>
+  int64_t CountRows(F counts) const {
     int64_t rows = 0;
     for (const SimBatch& batch : batches_) {
-      for (const RowGroup& group : batch.groups()) rows += group.num_past > 0 ? group.count : 0;
+      for (const RowGroup& group : batch.groups()) rows += counts(group) ? group.count : 0;
     }
     return rows;
+  }
+  int64_t DecodingRows() const {
+    return CountRows([](const RowGroup& group) { return group.num_past > 0; });
+  }
+  int64_t BeginningRows() const {
+    return CountRows([](const RowGroup& group) { return group.num_past == 0; });
   }
 
   // Adds where the run is after the pass, and the others that it stands for.
@@ -265,6 +274,9 @@ class Simulator {
     const BatchLoad& load = LoadAt(at);
     UnitSeconds units = model_->Compute(at.layer, load);
     const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
+    const bool is_first = num_passes_ == 0 && at.batch == 0;
+    if (is_first && prefix_load_.tokens > 0 && layer.part != ComputePart::kHead)
+      units += model_->Compute(at.layer, prefix_load_);
     if (walked_.blocks.size() == 1 && layer.attends) {
       const PerTier<KvLoad>& kv = load.KvOf(plan_, layer.decoder_layer);
       units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model_->rates(), kv);
@@ -308,6 +320,7 @@ class Simulator {
   std::vector<SimBatch> batches_;  // of the block that is walked
   std::vector<BatchLoad> loads_;   // [batch], of the pass
   const BatchLoad no_load_;        // of the weights that come before the first block
+  const BatchLoad prefix_load_;    // computed with the first batch
   const CostModel* model_ = &prefill_model_;
   PhaseTotals pass_;
   UnitSeconds units_;
@@ -420,7 +433,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, WholeWalk whole,
   trace.prefill = totals.prefill;
   trace.decode = totals.decode;
   trace.num_blocks = totals.num_blocks;
-  trace.kv_bytes = plan.KvBytes();
+  trace.kv_bytes = plan.KvBytes() + plan.prefix.kv.bytes;
   trace.slots_per_row = plan.HeadSlots(plan.MostRowSlots(work.longest.slots()));
   trace.largest_keep = plan.MostRunKeep(work.longest.slots());
   for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);
@@ -444,7 +457,8 @@ SimResult Summarize(const Plan& plan, const Workload& work, WholeWalk whole,
 
 }  // namespace
 
-SimResult Simulate(const Plan& plan, const Workload& work, const SimOptions& options) {
+SimResult Simulate(const Plan& plan, const Workload& whole, const SimOptions& options) {
+  const Workload work = plan.prefix.tokens.empty() ? whole : WithoutPrefix(whole);
   const WorkOrder order = OrderOf(plan, options);
   return Summarize(plan, work, Walk{plan, work, order, options}.Run(), order);
 }

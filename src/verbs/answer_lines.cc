@@ -147,7 +147,7 @@ class AnswerStages final : public Stages {
     prompts_.emplace(config, model);
     scan_ = prompts_->Scan();
     RefuseBadLines(config, scan_);
-    return WorkloadOf(scan_);
+    return WorkloadOf(scan_, setting);
   }
 
   std::optional<Machine> MakeProfile(const Setting& setting, const Workload& work) override {
@@ -223,7 +223,7 @@ class AnswerStages final : public Stages {
   void SayWhatRuns(const Setting& setting, const PlannedRun& planned) {
     output_.line().Clear();
     if (flags_.verbosity == Verbosity::kQuiet) return;
-    PrintTo(stderr, InputText(flags_, scan_, rest_.num_requests) +
+    PrintTo(stderr, InputText(flags_, scan_, rest_.num_requests) + PrefixText(planned.plan) +
                         DoneByText(rest_.num_requests, expected_));
     // Of a search's result plan alone tells what would help: it searches on for it.
     if (!expected_) PrintTo(stderr, AdviceText(setting, planned, std::nullopt));

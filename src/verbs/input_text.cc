@@ -66,6 +66,12 @@ std::string InputText(const Config& config, const InputScan& scan, int64_t num_l
   return text + ReasonsText(scan.bad_lines);
 }
 
+std::string PrefixText(const Plan& plan) {
+  if (plan.prefix.tokens.empty()) return "";
+  return fmt::format("  the first {} tokens of all are the same: computed and held once\n",
+                     GroupedText(plan.prefix.num_tokens()));
+}
+
 std::string DoneByText(int64_t num_requests, const std::optional<Prediction>& predicted) {
   if (!predicted || num_requests == 0 || predicted->total_s() <= 0.0) return "";
   const double total_s = predicted->total_s();

@@ -14,7 +14,7 @@ Workload PlannedWork(const Setting& setting) {
   const InputScan scan = PromptFile(config, model).Scan();
   RefuseBadLines(config, scan);
   PrintTo(TerminalOf(config), InputText(config, scan, scan.num_requests));
-  return WorkloadOf(scan);
+  return WorkloadOf(scan, setting);
 }
 
 }  // namespace spillway

@@ -65,6 +65,20 @@ Workload WorkloadOf(const InputScan& scan) {
   return work;
 }
 
+Workload WorkloadOf(const InputScan& scan, const Setting& setting) {
+  constexpr int64_t kMostOfMemory = 8;  // a part of the device's
+  Workload work = WorkloadOf(scan);
+  const ModelShape& shape = setting.model.shape;
+  if (!setting.config.shares_beginnings || scan.num_requests < 2) return work;
+  const int64_t token_bytes =
+      shape.num_layers * KvSlotBytes(shape.num_kv_heads, shape.head_dim, KvBits(16));
+  const int64_t most = setting.machine.cap_bytes[setting.machine.device] / kMostOfMemory;
+  const int64_t num_tokens = std::min(std::ssize(scan.prefix), most / token_bytes);
+  work.prefix.assign(scan.prefix.begin(),
+                     scan.prefix.begin() + num_tokens / kPrefixStep * kPrefixStep);
+  return work;
+}
+
 ScorePrefill PrefillOf(const Config& config) { return {config.prefill, config.kv.evicts()}; }
 
 }  // namespace spillway

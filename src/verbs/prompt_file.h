@@ -12,6 +12,7 @@
 #include "src/requests/scan.h"
 #include "src/run/block.h"  // Beginnings
 #include "src/store/open_model.h"
+#include "src/verbs/chain.h"  // Setting
 
 namespace spillway {
 
@@ -40,6 +41,9 @@ class PromptFile {
 Beginnings BeginningsOf(const Config& config);
 
 Workload WorkloadOf(const InputScan& scan);
+// With what all prompts begin with, if flags allow that it is computed once, there are rows that
+// save it, and its K and V leave the device's memory room for others.
+Workload WorkloadOf(const InputScan& scan, const Setting& setting);
 
 // The value of --prefill, or its default: with the full KV cache all known tokens go in one pass; a
 // KV policy that evicts is to act on what is scored.
