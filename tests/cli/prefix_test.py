@@ -33,14 +33,27 @@ def prompts(seed, header=70, num_rows=16):
     return [*rows, rows[0], rows[1], [2, *tokens(rng, 50)]]
 
 
+def alike(seed, prefix=140, num_rows=20):
+    """Rows that all begin with so many tokens, of which whole steps of 64 are held once."""
+    rng = random.Random(seed)
+    header = [2, *tokens(rng, prefix - 1)]
+    return [{"token_ids": header + tokens(rng, rng.choice([1, 3, 20, 40])), "max_tokens": 3 + at % 5, "temperature": at % 2}
+            for at in range(num_rows)]
+
+
 class PrefixTest(harness.VerbTest):
     def answers(self, verb, records, *words):
         """(output, tokens that were another row's)"""
+        output, report = self.run_of(verb, records, *words)
+        return output, report["workload"]["shared_prompt_tokens"]
+
+    def run_of(self, verb, records, *words):
+        """(output, report)"""
         source = harness.write_jsonl(self.folder / "in.jsonl", records)
         report = self.folder / "report.json"
         result = self.run_verb(verb, "--input", source, "--output", "-", "--quiet", "--offload-dir", self.folder,
                                "--report", report, "--allow-duplicate-ids", *words)
-        return result.stdout, json.loads(report.read_text())["workload"]["shared_prompt_tokens"]
+        return result.stdout, json.loads(report.read_text())
 
     def check(self, verb, records, words, placements):
         for placement in placements:
@@ -85,6 +98,93 @@ class PrefixTest(harness.VerbTest):
                       ["--model", PARITY_MODELS / "dynamic", "--max-new-tokens", 1]):
             for shared in self.check("generate", records, words, [["--gpu-batch-size", 8]]):
                 self.assertEqual(shared, 0)
+
+
+class HeldOnceTest(PrefixTest):
+    """What all prompts of a job begin with is computed and held once."""
+
+    def check_held(self, verb, records, words, placements, num_tokens=128):
+        for flags in placements:
+            expected, apart = self.run_of(verb, records, *words, *flags, *APART)
+            found, held = self.run_of(verb, records, *words, *flags)
+            self.assertEqual(found, expected, flags)
+            self.assertEqual((apart["kv"]["prefix_tokens"], held["kv"]["prefix_tokens"]), (0, num_tokens), flags)
+            self.assertEqual(held["workload"]["prompt_tokens"], apart["workload"]["prompt_tokens"])
+            self.assertGreaterEqual(held["workload"]["shared_prompt_tokens"], num_tokens * len(records))
+            if flags is placements[0]:  # few rows on disk, in whole blocks of it, may take more
+                self.assertLess(held["kv"]["bytes"], apart["kv"]["bytes"])
+
+    def test_the_same_bytes_everywhere(self):
+        for number, (model, *flags) in enumerate([
+            ["llama-groups-of-four"], ["gelu-head80-untied", "--kv-bits", 8], ["qwen3-biased", "--kv-bits", "8,4"],
+            ["postnorm-projected", "--kv-bits", 4], ["qwen3moe-plain"], ["yarn", "--kv-bits", 4], ["mixtral-plain", "--weight-bits", 8],
+            ["gpt2-head32"], ["neox-parallel", "--kv-dtype", "bf16"]]):
+            words = ["--model", PARITY_MODELS / model, *flags]
+            placements = [["--gpu-batch-size", 8], ["--gpu-batch-size", 3, "--num-gpu-batches", 2, "--prefill-chunk", 7],
+                          *in_turn(ON_CPU, number, 1)[1:], *in_turn(ON_EMULATED_GPU, number, 1)[1:]]
+            with self.subTest(model=model):
+                self.check_held("generate", alike(number), words, placements)
+
+    def test_scores(self):
+        rng = random.Random(3)
+        header = [2, *tokens(rng, 300)]
+        records = [{"context_token_ids": header + question, "continuation_token_ids": tokens(rng, 3)}
+                   for question in [tokens(rng, 30) for _ in range(4)] for _ in range(4)]
+        self.check_held("score", records, [], [["--gpu-batch-size", 5]], 256)
+
+    def test_no_token_whose_logits_are_wanted(self):
+        """Of texts that are scored from their beginning on nothing is held; of a prompt not its last token."""
+        text = [2, *tokens(random.Random(1), 130)]
+        _, report = self.run_of("score", [{"context_token_ids": text[:1], "continuation_token_ids": text[1:]}] * 3)
+        self.assertEqual(report["kv"]["prefix_tokens"], 0)
+        for length, num_tokens in ((128, 64), (129, 128), (64, 0), (65, 64)):
+            self.check_one_prompt(text[:length], num_tokens)
+
+    def check_one_prompt(self, prompt, num_tokens):
+        records = [{"token_ids": prompt, "max_tokens": 4}] * 3
+        expected, _ = self.run_of("generate", records, *APART)
+        found, report = self.run_of("generate", records)
+        self.assertEqual(report["kv"]["prefix_tokens"], num_tokens)
+        self.assertEqual(found, expected)
+
+    def test_shards_and_runs_that_go_on_give_the_same(self):
+        records = alike(5)
+        source = harness.write_jsonl(self.folder / "all.jsonl", records)
+        expected, _ = self.run_of("generate", records, *APART)
+        output = self.folder / "out.jsonl"
+        for shard in ("1/3", "2/3", "3/3"):
+            self.run_verb("generate", "--input", source, "--output", output, "--quiet", "--shard", shard)
+        parts = sorted(self.folder.glob("out-*-of-*.jsonl"))
+        self.run_verb("merge", *parts, "--output", output)
+        self.assertEqual(output.read_bytes(), expected)
+
+    def test_plans_count_it_once(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", alike(2))
+        reports = []
+        for words in ([], APART):
+            report = self.folder / "plan.json"
+            self.run_verb("plan", "--input", source, "--report", report, "--gpu-batch-size", 10, "--quiet", *words)
+            reports.append(json.loads(report.read_text()))
+        held, apart = reports
+        self.assertEqual((held["kv"]["prefix_tokens"], apart["kv"]["prefix_tokens"]), (128, 0))
+        # Nine of ten rows of a block, of two blocks' batches, save 128 tokens in each of the layers.
+        self.assertGreater(apart["kv"]["bytes"], 2 * held["kv"]["bytes"])
+
+    def test_what_keeps_no_whole_beginning_holds_none(self):
+        for words in (["--kv-policy", "h2o", "--kv-budget", "30%"], ["--model", PARITY_MODELS / "mistral-windowed"],
+                      ["--model", PARITY_MODELS / "dynamic"]):
+            _, report = self.run_of("generate", alike(1), *words)
+            self.assertEqual(report["kv"]["prefix_tokens"], 0, words)
+
+    def test_a_prefix_that_would_fill_memory_is_cut(self):
+        """An eighth of the device's memory at most."""
+        rng = random.Random(3)
+        header = [2, *tokens(rng, 300)]
+        records = [{"token_ids": header + tokens(rng, 3), "max_tokens": 2} for _ in range(3)]
+        found, report = self.run_of("generate", records, "--cpu-memory", "14MiB", "--gpu-batch-size", 1)
+        self.assertLess(report["kv"]["prefix_tokens"], 256)
+        expected, _ = self.run_of("generate", records, *APART)
+        self.assertEqual(found, expected)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,11 @@ class Sequences {
                                 part.count, num_tokens,           scores};
       const bool decodes = part.past > 0 && part.count == 1;
       rows.push_back(row);
-      if (decodes) rows.back().token_scores = nullptr;
+      if (decodes || prefix_slots_ > 0) rows.back().token_scores = nullptr;
+      if (prefix_slots_ > 0) {
+        rows.back().prefix = gpu_prefix_->data();
+        rows.back().prefix_slots = prefix_slots_;
+      }
       lists.Add(rows.back(), decodes ? RowPhase::kDecode : RowPhase::kPrompt);
       num_tokens += part.count;
     }
@@ -155,6 +159,26 @@ class Sequences {
     return gpu_out.Download();
   }
 
+  // Gives all sequences the first tokens of the first one.
+  void BeginAlike(int64_t num_tokens) {
+    for (std::vector<float>& qkv : qkv_)
+      std::copy_n(qkv_[0].begin(), num_tokens * heads_.stride(), qkv.begin());
+  }
+  // Gives the first slots, in which all sequences have the same, a place of their own on the GPU.
+  void TakePrefix(int64_t num_slots) {
+    prefix_slots_ = num_slots;
+    const auto bytes = static_cast<std::ptrdiff_t>(
+        num_slots * KvSlotBytes(heads_.num_kv_heads, heads_.head_dim, storage_.bits));
+    for (std::unique_ptr<GpuArray<std::byte>>& cache : gpu_caches_) {
+      const std::vector<std::byte> whole = cache->Download();
+      const std::vector<std::byte> prefix(whole.begin(), whole.begin() + bytes);
+      if (gpu_prefix_ == nullptr)
+        gpu_prefix_ = std::make_unique<GpuArray<std::byte>>(prefix, stream_);
+      cache = std::make_unique<GpuArray<std::byte>>(
+          std::vector<std::byte>(whole.begin() + bytes, whole.end()), stream_);
+    }
+  }
+
   const std::vector<std::byte>& Cache(size_t sequence, Where where) {
     return where == Where::kGpu ? gpu_caches_[sequence]->Download() : caches_[sequence];
   }
@@ -198,6 +222,8 @@ class Sequences {
   std::vector<std::vector<float>> qkv_;  // [sequence][token][q | k | v]
   std::vector<std::vector<std::byte>> caches_;
   std::vector<std::unique_ptr<GpuArray<std::byte>>> gpu_caches_;
+  std::unique_ptr<GpuArray<std::byte>> gpu_prefix_;
+  int64_t prefix_slots_ = 0;
   std::vector<std::vector<float>> scores_;
   std::vector<std::unique_ptr<GpuArray<float>>> gpu_scores_;
 };
@@ -312,6 +338,35 @@ TEST_F(GpuAttentionTest, SinksAgreeWithTheOracle) {
     for (size_t i = 0; i < lengths.size(); ++i) steps.push_back({i, lengths[i] - 1, 1});
     const std::vector<float> step = sequences.Run(steps, Where::kOracle);
     ExpectNear(sequences.Run(steps, Where::kGpu), step, Bound(storage));
+  }
+}
+
+// The bits are those of rows that hold all of their tokens.
+TEST_F(GpuAttentionTest, APrefixInAPlaceOfItsOwnChangesNoBit) {
+  constexpr int64_t kPrefix = 192;
+  size_t number = 0;
+  for (const KvStorage& storage : kKvStorages) {
+    for (const Heads& heads : HeadsOf(number++)) {
+      SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(heads.head_dim));
+      const std::vector<int64_t> lengths = {kPrefix + 2, kPrefix + 65, kPrefix + 130};
+      std::vector<Part> prefixes;
+      std::vector<Part> prompts;
+      std::vector<Part> steps;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        prefixes.push_back({i, 0, kPrefix});
+        prompts.push_back({i, kPrefix, lengths[i] - kPrefix - 1});
+        steps.push_back({i, lengths[i] - 1, 1});
+      }
+      Sequences whole(heads, storage, lengths, stream());
+      Sequences apart(heads, storage, lengths, stream());
+      for (Sequences* sequences : {&whole, &apart}) {
+        sequences->BeginAlike(kPrefix);
+        sequences->Run(prefixes, Where::kGpu);
+      }
+      apart.TakePrefix(kPrefix);
+      for (const std::vector<Part>& parts : {prompts, steps})
+        ASSERT_EQ(Bits(apart.Run(parts, Where::kGpu)), Bits(whole.Run(parts, Where::kGpu)));
+    }
   }
 }
 

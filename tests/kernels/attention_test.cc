@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "kernels/kv/kv_code.h"
 #include "spillway/round.h"
@@ -63,11 +64,26 @@ struct Caches {
   std::vector<AlignedBytes> kv;
   std::vector<std::vector<float>> scores;  // [sequence][head][scores_stride], or none
   int64_t scores_stride = 0;
+  std::optional<AlignedBytes> prefix;  // the first slots of all sequences
+  int64_t prefix_slots = 0;
 
   explicit Caches(const Sequences& s) {
     for (size_t i = 0; i < s.lengths.size(); ++i)
       kv.emplace_back(s.slots(i) *
                       KvSlotBytes(s.heads.num_kv_heads, s.heads.head_dim, s.storage.bits));
+  }
+  // Gives the first slots, in which all sequences have the same, a place of their own.
+  void TakePrefix(const Sequences& s, int64_t num_slots) {
+    const auto bytes = static_cast<std::ptrdiff_t>(
+        num_slots * KvSlotBytes(s.heads.num_kv_heads, s.heads.head_dim, s.storage.bits));
+    prefix.emplace(bytes);
+    prefix_slots = num_slots;
+    std::copy_n(kv[0].data(), bytes, prefix->data());
+    for (AlignedBytes& cache : kv) {
+      AlignedBytes rest(std::ssize(cache.span()) - bytes);
+      std::copy_n(cache.data() + bytes, rest.span().size(), rest.data());
+      cache = std::move(rest);
+    }
   }
   // Zero as far as a sequence goes, then NaN, which nothing may touch.
   void WantScores(const Sequences& s) {
@@ -102,6 +118,10 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
     packed.insert(packed.end(), from, from + part.count * s.stride);
     rows.push_back({caches.kv[part.sequence].data(), s.slots(part.sequence), part.past, part.count,
                     num_tokens});
+    if (caches.prefix) {
+      rows.back().prefix = caches.prefix->data();
+      rows.back().prefix_slots = caches.prefix_slots;
+    }
     if (!caches.scores.empty()) rows.back().token_scores = caches.scores[part.sequence].data();
     num_tokens += part.count;
   }
@@ -213,6 +233,54 @@ TEST_P(AttentionTest, AgreesWithTheOracle) {
             << "head_dim " << heads.head_dim << " sequence " << at.first << " position "
             << at.second << " column " << i;
       }
+    }
+  }
+}
+
+// Outputs behind the first `prefix` tokens, which are computed first, and then lie elsewhere.
+template <typename Function>
+Outputs RunBehindPrefix(const Sequences& s, int64_t prefix, int64_t chunk, Function attention) {
+  Caches caches(s);
+  Outputs outputs;
+  std::vector<Part> parts;
+  for (size_t i = 0; i < s.lengths.size(); ++i) parts.push_back({i, 0, prefix});
+  RunParts(s, caches, parts, outputs, attention);
+  caches.TakePrefix(s, prefix);
+  outputs.clear();
+  for (int64_t begin = prefix;; begin += chunk) {
+    parts.clear();
+    for (size_t i = 0; i < s.lengths.size(); ++i) {
+      if (begin < s.lengths[i]) parts.push_back({i, begin, std::min(chunk, s.lengths[i] - begin)});
+    }
+    if (parts.empty()) return outputs;
+    RunParts(s, caches, parts, outputs, attention);
+  }
+}
+
+TEST_P(AttentionTest, APrefixInAPlaceOfItsOwnChangesNoBit) {
+  for (const Heads heads :
+       {Heads{4, 4, 64}, Heads{3, 3, 20}, Heads{14, 2, 64}, Heads{2, 1, 128}, Heads{34, 1, 8}}) {
+    for (const int64_t prefix : {64, 192}) {
+      SCOPED_TRACE(TextOf(heads) + CaseOf(" prefix", prefix));
+      Sequences s(heads, kv(), {prefix + 1, prefix + 64, prefix + 90});
+      for (std::vector<float>& qkv : s.qkv)
+        std::copy_n(s.qkv[0].begin(), prefix * s.stride, qkv.begin());
+      const Outputs whole = RunAll(s, Whole(s), isa(), 2);
+      for (const int64_t chunk : {1, 33, 200}) {
+        const auto attend = [&](const AttentionArgs& args) {
+          AlignedBytes workspace(AttentionWorkspaceBytes(1000, args.head_dim, 2, isa()));
+          Attention(args, workspace.span(), Pool(2), isa());
+        };
+        const Outputs ours = RunBehindPrefix(s, prefix, chunk, attend);
+        ASSERT_EQ(ours.size(), 1U + 64U + 90U);
+        for (const auto& [at, out] : ours)
+          ASSERT_EQ(Bits(out), Bits(whole.at(at))) << chunk << " position " << at.second;
+      }
+      Caches caches(s);
+      Outputs oracle;
+      for (const auto& parts : Whole(s)) RunParts(s, caches, parts, oracle, AttentionRef);
+      for (const auto& [at, out] : RunBehindPrefix(s, prefix, 200, AttentionRef))
+        ASSERT_EQ(Bits(out), Bits(oracle.at(at))) << "oracle, position " << at.second;
     }
   }
 }

@@ -212,6 +212,9 @@ def main():
         placements = [[*PLACEMENTS[0], *prefix_test.APART], PLACEMENTS[0], PLACEMENTS[2]]
         model = ["--model", PARITY_MODELS / "llama-groups-of-four", "--kv-bits", 8]
         failures += check(binary, model, alike, folder, placements)
+        held = harness.write_jsonl(folder / "held.jsonl", prefix_test.alike(2, prefix=70, num_rows=7))
+        for name in ("llama-groups-of-four", "qwen3moe-plain", "gelu-head80-untied"):
+            failures += check(binary, ["--model", PARITY_MODELS / name, "--kv-bits", 8], held, folder, placements)
         longer = [request for request in ragged_requests(9, 130, 4) if "temperature" not in request]
         longer = harness.write_jsonl(folder / "longer.jsonl", longer)
         for number, (model_name, *flags) in enumerate(LONGER_CASES):
