@@ -127,19 +127,29 @@ struct PromptKvPlan {
   int64_t align = 1;  // slots of a KV block
   int64_t longest_slots = 0;
   int64_t chunk_slots = 0;
-  Region kv;      // [2 * longest_slots + chunk_slots]
-  Region scores;  // fp32 [num_heads][slots]; of policies that choose by scores
+  int64_t prefix_tokens = 0;  // before the tokens of each prompt here
+  int64_t chunk_prompts = 0;  // that lie within one chunk, at most
+  Region kv;                  // [2 * longest_slots + chunk_slots]
+  Region scores;              // fp32 [num_heads][columns]; of policies that choose by scores
 
   int64_t slots() const { return 2 * longest_slots + chunk_slots; }
+  // Scores of all prompts here, the prefix's of each included.
+  int64_t columns() const {
+    constexpr int64_t kAligned = 16;  // of a head's
+    return RoundUp(slots() + (2 + chunk_prompts) * prefix_tokens, kAligned);
+  }
 };
 
 // Tokens that all prompts begin with, whose K and V lie in the device's memory once for all rows.
-// The rows' own caches hold what comes after them. They go through each layer when that is computed
-// for the first time.
+// They go through each layer when that is computed for the first time. Rows feed what comes after
+// them; so do their caches hold that alone, but where tokens are evicted: there a row keeps, of its
+// whole prompt, what its own scores and windows say.
 struct PrefixPlan {
-  std::vector<TokenId> tokens = {};  // none: every row's cache holds all of its tokens
-  Region kv;                         // [decoder_layer][slot]
-  Region hidden;                     // fp32 [token, state], between layers
+  std::vector<TokenId> tokens = {};  // none: every row feeds all of its tokens
+  Region kv;                         // [decoder_layer][slot], without anything beside K and V
+  Region scores;  // fp32 [decoder_layer][head][token]: of policies that choose by scores, those
+                  // that the prefix's own queries give
+  Region hidden;  // fp32 [token, state], between layers
 
   int64_t num_tokens() const { return std::ssize(tokens); }
 };
@@ -230,9 +240,13 @@ struct Plan {
   // not: beside keys of 8 bits it made no difference.
   bool TurnsKeys() const { return CanTurnHeads(shape) && policy.kv_bits.key == 4; }
   bool TurnsValues() const { return TurnsKeys() && policy.kv_bits.value == 4; }
-  // A request without the tokens of the prefix: what its row feeds and its cache holds.
+  // Tokens of the prefix that rows' caches leave out.
+  int64_t CachePrefix() const { return kept.evicts() ? 0 : prefix.num_tokens(); }
+  // A request as its row has it: without the tokens that its cache leaves out, and with those of
+  // the prefix that it holds and does not feed.
   RequestShape OwnShape(RequestShape request) const {
-    request.prompt_tokens -= prefix.num_tokens();
+    request.prompt_tokens -= CachePrefix();
+    request.prefix_tokens = prefix.num_tokens() - CachePrefix();
     return request;
   }
   int64_t BlockRows() const { return batch.rows * num_batches; }
@@ -333,13 +347,12 @@ struct KernelNeeds {
   std::function<ExchangeBytes(const Plan& plan)> exchange = nullptr;
 };
 
-// Whether a plan with that policy holds the workload's prefix once for all rows: their caches hold
-// all of their tokens, in their order and in one class of layers, and are attended to in the
-// device's memory; no key depends on a row's length.
+// Whether a plan with that policy holds the workload's prefix once for all rows: prompts are
+// attended to in the device's memory, and no key depends on a row's length.
 bool HoldsPrefix(const Model& model, const Machine& machine, const Workload& work,
                  const Policy& policy);
-// The workload without the tokens of its prefix.
-Workload WithoutPrefix(Workload work);
+// The plan's workload, with requests as their rows have them.
+Workload OwnWork(const Plan& plan, Workload work);
 
 // Places everything; for those that compare many policies. Looks at the caps only to shorten the
 // log of KV on disk where they do not hold all of it: it saves time, and can be done without.

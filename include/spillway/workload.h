@@ -14,9 +14,12 @@ struct RequestShape {
   int64_t max_new_tokens = 0;
   int64_t prompt_logits = 1;  // tokens of the prompt whose logits are wanted: more than the last
                               // one where a text is scored
+  // First tokens of the prompt that are not fed, since a plan has their K and V from elsewhere.
+  int64_t prefix_tokens = 0;
 
   // KV slots the row can come to need: the last token's K and V are never read, but are stored.
   int64_t slots() const { return prompt_tokens + max_new_tokens; }
+  int64_t fed_tokens() const { return prompt_tokens - prefix_tokens; }  // of the prompt
 
   bool operator==(const RequestShape&) const = default;
 };

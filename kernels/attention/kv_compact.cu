@@ -18,11 +18,7 @@ struct Compaction {
   const KvCompactRow& row;
   int64_t kv_head;  // of the model's
 
-  __device__ int64_t Workspace() const {
-    const int64_t slot_bytes =
-        KvSlotBytes(args.compact.num_kv_heads, args.compact.head_dim, Form::kBits);
-    return kv_head * args.num_slots + (row.from - args.from_begin) / slot_bytes;
-  }
+  __device__ int64_t Workspace() const { return kv_head * args.num_columns + row.column; }
   __device__ float* Scores() const { return args.scores + Workspace(); }
   __device__ int32_t* Kept() const { return args.kept + Workspace(); }
   __device__ bool KeepsAll(const KvKeep& kept) const { return row.num_tokens <= kept.slots(); }
@@ -94,9 +90,11 @@ struct Compaction {
     const int64_t to_head = kv_head - row.kv_head;
     const KvLayout from = FullKvLayout(compact.num_kv_heads, compact.head_dim, Form::kBits);
     const TokenCopy<Form> copy = {{from, kv_head}, {to, to_head}};
+    const RowSlots slots = {row.prefix, row.from, row.prefix_tokens};
     for (int64_t at = threadIdx.x; at < num_kept * copy.words(); at += kThreads) {
       const int64_t slot = at / copy.words();
-      copy.Word(row.from, Kept()[slot], row.kv, slot, at % copy.words());
+      const int64_t token = Kept()[slot];
+      copy.Word(slots.Base<Form>(from, token), token, row.kv, slot, at % copy.words());
     }
     for (int64_t slot = threadIdx.x; slot < num_kept; slot += kThreads) {
       const int32_t token = Kept()[slot];

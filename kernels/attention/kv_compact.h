@@ -20,13 +20,17 @@ namespace spillway::kernels {
 // One row, after the last chunk of its prompt; or some KV heads of it, where these have caches of
 // their own. `from` and `kv` do not overlap.
 struct KvCompactRow {
-  const std::byte* from = nullptr;      // all tokens' KV, without state; 32-byte aligned
+  const std::byte* from = nullptr;      // KV of the tokens from prefix_tokens on, without state;
+                                        // 32-byte aligned
   const float* token_scores = nullptr;  // [num_heads][token_scores_stride], as Attention left them
   int64_t num_tokens = 0;
   std::byte* kv = nullptr;  // the row's cache, with state; 32-byte aligned
   int64_t num_slots = 0;    // of kv; a multiple of KvBlockSlots
   KvKeep keep;
-  int64_t kv_head = 0;  // the first of the KV heads that `kv` holds; `from` holds all
+  int64_t kv_head = 0;                // the first of the KV heads that `kv` holds; `from` holds all
+  const std::byte* prefix = nullptr;  // KV of the tokens before them; null: there are none
+  int64_t prefix_tokens = 0;          // a multiple of kPrefixStep
+  int64_t column = 0;                 // of the GPU's workspace: the row's first
 };
 
 struct KvCompactArgs {
@@ -54,11 +58,9 @@ void KvCompactRef(const KvCompactArgs& args);
 
 // Arguments of the GPU's kernel: pointers, the rows and what they point to are in GPU memory.
 struct GpuKvCompactArgs {
-  KvCompactArgs compact;  // head_dim: a multiple of 8
-  // The rows' `from` are runs of one memory of num_slots slots that begins here.
-  const std::byte* from_begin = nullptr;
-  int64_t num_slots = 0;
-  float* scores = nullptr;  // [num_kv_heads, num_slots]: workspace
+  KvCompactArgs compact;    // head_dim: a multiple of 8
+  int64_t num_columns = 0;  // rows' are apart, one a token
+  float* scores = nullptr;  // [num_kv_heads, num_columns]: workspace
   int32_t* kept = nullptr;  // the same
 };
 

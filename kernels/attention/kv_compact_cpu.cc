@@ -59,12 +59,11 @@ void Compaction::SelectHeavy(KvKeep kept) const {
 }
 
 void Compaction::Copy(KvKeep kept) const {
-  const KvHead<const std::byte> from{row.from,
-                                     args.num_kv_heads,
-                                     args.head_dim,
-                                     kv_head,
-                                     KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
-                                     args.kv_bits};
+  const int64_t from_block = KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits);
+  const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim,
+                                     kv_head,  from_block,        args.kv_bits};
+  KvHead<const std::byte> prefix = from;
+  prefix.kv = row.prefix;
   const int64_t heads = args.RunHeads();
   const KvHead<std::byte> to{row.kv,
                              heads,
@@ -81,7 +80,9 @@ void Compaction::Copy(KvKeep kept) const {
   };
   for (int64_t slot = 0; slot < std::min(row.num_tokens, kept.slots()); ++slot) {
     const int64_t position = position_of(slot);
-    CopyToken(from, position, to, slot);
+    const bool in_prefix = position < row.prefix_tokens;
+    CopyToken(in_prefix ? prefix : from, in_prefix ? position : position - row.prefix_tokens, to,
+              slot);
     *to.Score(slot) = scores[position];
     *to.Position(slot) = static_cast<int32_t>(position);
   }

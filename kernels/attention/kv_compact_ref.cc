@@ -51,14 +51,19 @@ void KvCompactRef(const KvCompactArgs& args) {
   for (const KvCompactRow& row : args.rows) {
     for (int64_t head = 0; head < heads; ++head) {
       const int64_t kv_head = row.kv_head + head;
-      const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim,
-                                         kv_head,  from_block,        args.kv_bits};
+      const auto head_at = [&](const std::byte* kv) {
+        return KvHead<const std::byte>{kv,      args.num_kv_heads, args.head_dim,
+                                       kv_head, from_block,        args.kv_bits};
+      };
       const KvHead<std::byte> to{row.kv, heads, args.head_dim, head, to_block, args.kv_bits};
       std::vector<Token> tokens = AllTokens(args, row, kv_head);
       KeepSome(tokens, KeptTokens(args.kind, row.keep));
       for (size_t slot = 0; slot < tokens.size(); ++slot) {
         const auto at = static_cast<int64_t>(slot);
-        CopyToken(from, tokens[slot].position, to, at);
+        const int64_t position = tokens[slot].position;
+        position < row.prefix_tokens
+            ? CopyToken(head_at(row.prefix), position, to, at)
+            : CopyToken(head_at(row.from), position - row.prefix_tokens, to, at);
         *to.Score(at) = tokens[slot].score;
         *to.Position(at) = static_cast<int32_t>(tokens[slot].position);
       }

@@ -26,9 +26,13 @@ __global__ void __launch_bounds__(kThreads) CopyKvKernel(const CopyArgs args) {
 }  // namespace
 
 void CopyKvAsync(std::span<const KvRun> runs, Stream& stream) {
-  if (runs.empty()) return;
-  LaunchKernel(CopyKvKernel, dim3(kBlocksOfRun, static_cast<unsigned>(runs.size())), kThreads,
-               CopyArgs{runs.data()}, stream, "kv_copy launch");
+  constexpr std::size_t kMostRuns = 65535;  // what a grid has rows for
+  while (!runs.empty()) {
+    const std::size_t count = runs.size() < kMostRuns ? runs.size() : kMostRuns;
+    LaunchKernel(CopyKvKernel, dim3(kBlocksOfRun, static_cast<unsigned>(count)), kThreads,
+                 CopyArgs{runs.data()}, stream, "kv_copy launch");
+    runs = runs.subspan(count);
+  }
 }
 
 }  // namespace spillway::kernels

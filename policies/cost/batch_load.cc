@@ -24,8 +24,8 @@ int64_t SlotsMoved(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_to
 
 void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load) {
   const int64_t row_tokens = rows.shape.slots();
-  const int64_t prefix = plan.prefix.num_tokens();
-  const RowProgress progress = {rows.shape.prompt_tokens, rows.num_past, rows.NumNew()};
+  const int64_t apart = plan.CachePrefix();
+  const RowProgress progress = {rows.shape.prompt_tokens, rows.num_past, rows.NumStored()};
   const int64_t stored =
       SlotsMoved(plan, rows.kv_tier, kv_class, row_tokens,
                  [&](const KvKeep& keep) { return ChangedSlots(plan.kept.kind, keep, progress); });
@@ -33,15 +33,15 @@ void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load)
       rows.count * HeldSlots(plan, rows.kv_tier, kv_class, row_tokens, rows.num_past);
   load.stored_slots += rows.count * stored;
   ForEachKvRun(plan, kv_class, row_tokens, [&](const KvRunPlace& run) {
-    load.new_slots += rows.count * run.keep.NumHeld(rows.NumNew());
+    load.new_slots += rows.count * run.keep.NumHeld(rows.NumStored());
     if (rows.num_past > 0)
-      load.attended_slots += rows.count * (prefix + run.keep.NumHeld(rows.num_past) + 1);
+      load.attended_slots += rows.count * (apart + run.keep.NumHeld(rows.num_past) + 1);
   });
   if (rows.num_past == 0) {
     load.prompt_slots += rows.count * stored;
     const int64_t window = plan.RunKeep(kv_class, 0, row_tokens).window;  // the same for all runs
-    load.prompt_pairs += rows.count * (prefix * rows.shape.prompt_tokens +
-                                       PromptPairs(rows.shape.prompt_tokens, window));
+    load.prompt_pairs += rows.count * (PromptPairs(apart + rows.shape.prompt_tokens, window) -
+                                       PromptPairs(apart + rows.shape.prefix_tokens, window));
     return;
   }
   load.decoding_rows += rows.count;
@@ -83,7 +83,10 @@ BatchLoad PrefixLoad(const Plan& plan) {
   if (num_tokens == 0) return {};
   const RowGroup row = {{num_tokens, 0}, 0, plan.device(), plan.device(), 1};
   BatchLoad load = LoadOf(plan, std::span(&row, 1));
-  for (PerTier<KvLoad>& kv : load.kv) kv[plan.device()].prompt_pairs = PromptPairs(num_tokens, 0);
+  for (std::size_t kv_class = 0; kv_class < load.kv.size(); ++kv_class) {
+    const KvKeep keep = plan.RunKeep(static_cast<int64_t>(kv_class), 0, plan.longest.slots());
+    load.kv[kv_class][plan.device()].prompt_pairs = PromptPairs(num_tokens, keep.window);
+  }
   return load;
 }
 

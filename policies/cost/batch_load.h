@@ -22,7 +22,9 @@ struct RowGroup {
   // Places in the log (KvLogPlan) up to the last of these rows; 0: not known, or they have none.
   int64_t log_end = 0;
 
-  int64_t NumNew() const { return num_past == 0 ? shape.prompt_tokens : 1; }
+  // Tokens that they feed, and those that are in their caches afterwards.
+  int64_t NumNew() const { return num_past == 0 ? shape.fed_tokens() : 1; }
+  int64_t NumStored() const { return num_past == 0 ? shape.prompt_tokens : 1; }
   // Passes to go. The last token is sampled and never fed; a text of one token, which has nothing
   // to score, is fed all the same.
   int64_t NumPasses() const {
@@ -74,7 +76,7 @@ int64_t PromptPairs(int64_t prompt, int64_t window);
 int64_t HeldSlots(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens,
                   int64_t num_tokens);
 
-// Of rows without the plan's prefix, which they attend to.
+// Requires: shapes as Plan::OwnShape gives them.
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
 
 // The prefix as it is computed; no tokens where the plan holds none.

@@ -149,11 +149,15 @@ PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workl
       prefix_tokens_(HoldsPrefix(model, machine, work, policy) ? std::ssize(work.prefix) : 0),
       policy_(policy),
       needs_(needs) {
+  const KvPolicy kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
+  evicts_ = kept.evicts();
   const RequestShape mean = MeanRow();
   policy_.num_gpu_batches = 1;
-  const KvPolicy kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
   policy_.kv = EvenBudget(kept, num_blocks_, mean.slots());
-  prompt_pairs_ = prefix_tokens_ * mean.prompt_tokens + MeanPromptPairs(kept, num_blocks_, mean);
+  const RequestShape whole = MeanOf(work);
+  const RequestShape prefix = {std::min(prefix_tokens_, whole.prompt_tokens - 1)};
+  prompt_pairs_ =
+      MeanPromptPairs(kept, num_blocks_, whole) - MeanPromptPairs(kept, num_blocks_, prefix);
   decode_passes_ = static_cast<double>(mean.max_new_tokens - 1);
   const PerTier<double> home = AllOn(machine.device);
   base_ = SampleAt({home, home, home});
@@ -166,9 +170,11 @@ PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workl
   }
 }
 
+// As plans have it: without the prefix, or with tokens of it that are not fed.
 RequestShape PlacementLp::MeanRow() const {
   RequestShape mean = MeanOf(work_);
-  mean.prompt_tokens = std::max<int64_t>(1, mean.prompt_tokens - prefix_tokens_);
+  const int64_t num_tokens = std::min(prefix_tokens_, mean.prompt_tokens - 1);
+  (evicts_ ? mean.prefix_tokens : mean.prompt_tokens) += evicts_ ? num_tokens : -num_tokens;
   return mean;
 }
 
@@ -207,7 +213,8 @@ void PlacementLp::AddBytes(const Plan& plan, const Placement& placement, Sample&
     }
   }
   sample.fixed_bytes[plan.device()] +=
-      more_blocks * static_cast<double>(plan.prefix.num_tokens() * plan.slot_bytes);
+      more_blocks * static_cast<double>(plan.prefix.kv.bytes + plan.prefix.scores.bytes) /
+      static_cast<double>(skeleton_blocks);
   for (const Tier tier : kAllTiers) {
     const int64_t kv = plan.kv[tier].region.bytes;
     const int64_t hidden = plan.hidden[tier].region.bytes;

@@ -77,7 +77,7 @@ class PlacementLp {
     std::array<PassCost, 2> passes;
   };
 
-  RequestShape MeanRow() const;  // without the prefix
+  RequestShape MeanRow() const;
   Sample SampleAt(const Placement& placement) const;
   void AddBytes(const Plan& plan, const Placement& placement, Sample& sample) const;
   PassCost CostOfPass(const CostModel& model, const BatchLoad& load, std::size_t pass) const;
@@ -102,6 +102,7 @@ class PlacementLp {
   Machine machine_;
   Workload work_;
   int64_t prefix_tokens_ = 0;  // of work_, that plans hold once
+  bool evicts_ = false;        // whether the policy does, or windows of layers do
   Policy policy_;
   KernelNeeds needs_;
   double decode_passes_ = 0.0;

@@ -158,15 +158,20 @@ void CpuExecutor::AddCached(const Cell& cell, const LayerArgs::RowInChunk& at) {
   (shared ? sharing_rows_ : attention_rows_).push_back(layer_.CachedRow(at));
 }
 
-// Clears a prompt's scores before its first chunk: the kernel adds to them from chunk to chunk.
+// Begins a prompt's scores before its first chunk: the kernel adds to them from chunk to chunk.
+void CpuExecutor::BeginScores(const LayerArgs::PromptRow& prompt, int64_t num_own) {
+  const int64_t prefix = prompt.attention.prefix_slots;
+  for (int64_t head = 0; head < plan_.shape.num_heads; ++head) {
+    float* scores = prompt.attention.token_scores + head * plan_.workspace.prompt.columns();
+    if (prefix > 0) std::copy_n(prompt.prefix_scores + head * prefix, prefix, scores);
+    std::fill_n(scores + prefix, num_own, 0.0F);
+  }
+}
+
 void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
   const LayerArgs::PromptRow prompt = layer_.Prompt(at);
-  float* scores = prompt.attention.token_scores;
-  if (prompt.attention.num_past == 0 && scores != nullptr) {
-    for (int64_t head = 0; head < plan_.shape.num_heads; ++head) {
-      std::fill_n(scores + head * plan_.workspace.prompt.slots(), at.row.num_new, 0.0F);
-    }
-  }
+  if (prompt.begins && prompt.attention.token_scores != nullptr)
+    BeginScores(prompt, at.row.num_new);
   attention_rows_.push_back(prompt.attention);
   if (!prompt.ends) return;
   layer_.ForCompactRows(at, prompt, at.kv, [&](const auto& run) { compact_rows_.push_back(run); });
@@ -241,10 +246,9 @@ void CpuExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
                               prefix_.tokens(),
                               prefix_.positions(),
                               ropes_.For(cell.layer, cell.batch)};
-    runner_.RunPrompt(cell.layer, all, *this,
-                         [&](const Attend& op, int64_t begin, int64_t rows) {
-                           AttendPrefix(op, cell.layer, {begin, begin + rows});
-                         });
+    runner_.RunPrompt(cell.layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
+      AttendPrefix(op, cell.layer, {begin, begin + rows});
+    });
   }
   prefix_.Advance();
 }
@@ -255,8 +259,11 @@ void CpuExecutor::AttendPrefix(const Attend& op, const PlannedLayer& layer, Toke
   if (plan_.ReflectsHeads()) Reflect(layer, tokens.size());
   Turn(layer_.TurnedInputs(qkv.data, tokens.size()));
   const kernels::AttentionRow row = prefix_.Row(layer.decoder_layer, tokens.begin, tokens.size());
-  kernels::Attention(layer_.Attention(op, qkv.data, attended.data, {&row, 1}),
-                     device_.View(plan_.workspace.attention), pool_, isa_);
+  kernels::AttentionArgs args = layer_.Attention(op, qkv.data, attended.data, {&row, 1});
+  args.token_scores_stride = prefix_.num_tokens();
+  if (row.token_scores != nullptr && tokens.begin == 0)
+    std::fill_n(row.token_scores, plan_.shape.num_heads * prefix_.num_tokens(), 0.0F);
+  kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
   Turn(layer_.TurnedOutputs(attended.data, tokens.size()));
 }
 

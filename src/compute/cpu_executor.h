@@ -67,6 +67,7 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   void AttendChunk(const Attend& op, const Cell& cell, const Chunk& chunk);
   void AddCached(const Cell& cell, const LayerArgs::RowInChunk& at);
   void AddPrompt(const LayerArgs::RowInChunk& at);
+  void BeginScores(const LayerArgs::PromptRow& prompt, int64_t num_own);
   void AttendRows(const Attend& op);
 
   const Plan& plan_;

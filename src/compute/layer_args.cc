@@ -76,7 +76,7 @@ kernels::HeadTurnArgs LayerArgs::TurnedOutputs(float* attended, int64_t rows) co
 
 kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out,
                                             std::span<const kernels::AttentionRow> rows) const {
-  return {Tensors(op, qkv, out), rows, plan_.workspace.prompt.slots(), op.window};
+  return {Tensors(op, qkv, out), rows, plan_.workspace.prompt.columns(), op.window};
 }
 
 kernels::BudgetAttentionArgs LayerArgs::Budget(
@@ -106,7 +106,7 @@ std::byte* LayerArgs::CacheOf(const Cell& cell, std::size_t row) const {
 }
 
 std::optional<kernels::KvRun> LayerArgs::SharedRun(const Cell& cell, const RowInChunk& at) const {
-  if (at.row.num_shared == 0 || at.tokens.begin > at.row.token_offset) return std::nullopt;
+  if (at.row.shared_row < 0 || at.tokens.begin > at.row.token_offset) return std::nullopt;
   return kernels::KvRun{CacheOf(cell, static_cast<std::size_t>(at.row.shared_row)), at.kv,
                         at.row.num_shared * plan_.slot_bytes};
 }
@@ -126,13 +126,25 @@ kernels::AttentionRow LayerArgs::CachedRow(const RowInChunk& at) const {
 
 LayerArgs::PromptRow LayerArgs::Prompt(const RowInChunk& at) {
   const PromptKvPlan& prompt = plan_.workspace.prompt;
-  const int64_t slot = prompt_places_.Place(at.row, at.tokens);
-  const int64_t num_past = at.tokens.begin - at.row.token_offset;
-  std::byte* kv = device_.As<std::byte>(prompt.kv) + slot * plan_.PromptSlotBytes();
-  float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
-  return {
-      {kv, RoundUp(at.row.num_new, prompt.align), num_past, at.tokens.size(), at.offset, scores},
-      num_past + at.tokens.size() == at.row.num_new};
+  const auto [slot, column] = prompt_places_.PlaceOf(at.row, at.tokens);
+  const int64_t prefix = at.row.num_shared;
+  const int64_t num_past = prefix + at.tokens.begin - at.row.token_offset;
+  PromptRow row;
+  row.attention.kv = device_.As<std::byte>(prompt.kv) + slot * plan_.PromptSlotBytes();
+  row.attention.num_slots = prefix + RoundUp(at.row.num_new, prompt.align);
+  row.attention.num_past = num_past;
+  row.attention.num_new = at.tokens.size();
+  row.attention.token_offset = at.offset;
+  if (prompt.scores.bytes > 0)
+    row.attention.token_scores = device_.As<float>(prompt.scores) + column;
+  row.column = column;
+  row.begins = num_past == prefix;
+  row.ends = num_past + at.tokens.size() == prefix + at.row.num_new;
+  if (prefix == 0) return row;
+  row.attention.prefix = PrefixKv(plan_, device_, at.decoder_layer);
+  row.attention.prefix_slots = prefix;
+  row.prefix_scores = PrefixScores(plan_, device_, at.decoder_layer);
+  return row;
 }
 
 }  // namespace spillway

@@ -49,7 +49,10 @@ class LayerArgs {
   };
   struct PromptRow {
     kernels::AttentionRow attention;
-    bool ends = false;  // in this chunk: what stays of it goes to the row's cache
+    int64_t column = 0;   // of its first token's score, in a head's
+    bool begins = false;  // in this chunk
+    bool ends = false;    // in this chunk: what stays of it goes to the row's cache
+    const float* prefix_scores = nullptr;  // [head][prefix token], with which its own begin
   };
 
   // `device` is the arena of plan.device(). Lifetime: plan and arena outlive this.
@@ -102,9 +105,10 @@ class LayerArgs {
   template <typename F>
   void ForCompactRows(const RowInChunk& at, const PromptRow& prompt, std::byte* kv, F add) const {
     ForRuns(at, [&](const KvRunPlace& run) {
-      add(kernels::KvCompactRow{prompt.attention.kv, prompt.attention.token_scores, at.row.num_new,
-                                kv + run.slot_begin * plan_.slot_bytes, run.num_slots, run.keep,
-                                run.run});
+      add(kernels::KvCompactRow{prompt.attention.kv, prompt.attention.token_scores,
+                                at.row.num_stored(), kv + run.slot_begin * plan_.slot_bytes,
+                                run.num_slots, run.keep, run.run, prompt.attention.prefix,
+                                prompt.attention.prefix_slots, prompt.column});
     });
   }
   // Calls `add` with each run of a row that feeds one token after its prompt.

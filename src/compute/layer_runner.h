@@ -130,9 +130,9 @@ class LayerRunner {
   void BeginChoices() { chosen_.clear(); }
   std::span<const uint8_t> chosen() const { return chosen_; }
 
-  // Takes a prompt that is no row through a layer, in chunks as any prompt; `attend(op, begin, rows)`
-  // does the attention. `all`: the whole prompt, as the device addresses it. Nothing is done for
-  // the head.
+  // Takes a prompt that is no row through a layer, in chunks as any prompt; `attend(op, begin,
+  // rows)` does the attention. `all`: the whole prompt, as the device addresses it. Nothing is done
+  // for the head.
   template <typename F>
   void RunPrompt(const PlannedLayer& layer, const ProgramInput& all, OpSet& device, F attend) {
     if (layer.part == ComputePart::kHead) return;

@@ -10,7 +10,8 @@ PrefixPrompt::PrefixPrompt(const Plan& plan, const Arena& device)
 }
 
 kernels::AttentionRow PrefixPrompt::Row(int64_t decoder_layer, int64_t begin, int64_t count) const {
-  return {PrefixKv(plan_, device_, decoder_layer), num_tokens(), begin, count, 0, nullptr};
+  return {PrefixKv(plan_, device_, decoder_layer),    num_tokens(), begin, count, 0,
+          PrefixScores(plan_, device_, decoder_layer)};
 }
 
 }  // namespace spillway

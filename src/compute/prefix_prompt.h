@@ -43,7 +43,13 @@ class PrefixPrompt {
 // K and V of the prefix in a decoder layer. Requires: the plan holds one.
 inline std::byte* PrefixKv(const Plan& plan, const Arena& device, int64_t decoder_layer) {
   return device.As<std::byte>(plan.prefix.kv) +
-         decoder_layer * plan.prefix.num_tokens() * plan.slot_bytes;
+         decoder_layer * plan.prefix.num_tokens() * plan.PromptSlotBytes();
+}
+// Scores of its tokens there, [head][token]; null where the policy has none.
+inline float* PrefixScores(const Plan& plan, const Arena& device, int64_t decoder_layer) {
+  if (plan.prefix.scores.bytes == 0) return nullptr;
+  return device.As<float>(plan.prefix.scores) +
+         decoder_layer * plan.shape.num_heads * plan.prefix.num_tokens();
 }
 
 }  // namespace spillway

@@ -16,16 +16,24 @@ class PromptPlaces {
  public:
   explicit PromptPlaces(const PromptKvPlan& plan) : plan_(plan) {}
 
-  void BeginChunk() { next_ = 2 * plan_.longest_slots; }
+  // First slot of a prompt's own tokens, and the first column of all of its scores.
+  struct Place {
+    int64_t slot = 0;
+    int64_t column = 0;
+  };
 
-  // First slot of a prompt of which this chunk has `tokens`. Requires: prompts and chunks in
-  // ascending order.
-  int64_t Place(const PackedRow& prompt, const TokenRange& tokens);
+  void BeginChunk() { next_ = {2 * plan_.longest_slots, 2 * CutColumns()}; }
+
+  // Place of a prompt of which this chunk has `tokens`. Requires: prompts and chunks in ascending
+  // order.
+  Place PlaceOf(const PackedRow& prompt, const TokenRange& tokens);
 
  private:
+  int64_t CutColumns() const { return plan_.prefix_tokens + plan_.longest_slots; }
+
   PromptKvPlan plan_;
-  int64_t cut_ = 0;   // place, of the two, of the prompt that was cut last
-  int64_t next_ = 0;  // free slot of this chunk
+  int64_t cut_ = 0;  // place, of the two, of the prompt that was cut last
+  Place next_;       // free in this chunk
 };
 
 }  // namespace spillway

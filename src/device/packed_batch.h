@@ -24,7 +24,8 @@ struct PackedRow {
   int64_t most_tokens = 0;    // prompt and all that it may generate; as admitted, never another
   // The row begins with so many tokens of another row of the batch, whole KV blocks. Their K and V
   // are taken from its cache: num_new are those behind them. That row computes its own, in this
-  // pass before this one, or in an earlier pass.
+  // pass before this one, or in an earlier pass. shared_row -1: these tokens are the plan's prefix,
+  // of which the policy keeps some.
   int64_t num_shared = 0;
   int64_t shared_row = -1;
 

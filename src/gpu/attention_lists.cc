@@ -16,7 +16,7 @@ AttentionLists::AttentionLists(const AttentionLimits& limits) {
   budget_rows_.reserve(static_cast<std::size_t>(limits.rows * limits.runs));
   stored_rows_.reserve(static_cast<std::size_t>(limits.rows));
   host_tokens_.reserve(static_cast<std::size_t>(limits.rows));
-  shared_runs_.reserve(static_cast<std::size_t>(limits.rows));
+  shared_runs_.reserve(static_cast<std::size_t>(limits.rows * limits.copies));
 }
 
 // The most key tiles of one chunk: all the keys of each row that has tokens in it.
@@ -25,7 +25,7 @@ int64_t AttentionLists::MaxKeyTiles(const AttentionLimits& limits) {
   const int64_t rows = std::min(limits.rows, limits.tokens);
   // Each row may end with a tile that is not full. All rows but the two that the chunk's ends cut
   // lie whole within it.
-  return rows + (limits.tokens + 2 * limits.longest) / kernels::kTileKeys;
+  return rows + (limits.tokens + 2 * limits.longest + rows * limits.prefix) / kernels::kTileKeys;
 }
 
 void AttentionLists::Clear() {
@@ -71,9 +71,10 @@ int64_t AttentionLists::MaxBytes(const AttentionLimits& limits, int64_t num_chun
          limits.rows * limits.runs *
              static_cast<int64_t>(sizeof(kernels::KvCompactRow) +
                                   sizeof(kernels::BudgetAttentionRow)) +
-         limits.rows * static_cast<int64_t>(sizeof(int32_t) + sizeof(kernels::KvRun)) +
+         limits.rows * static_cast<int64_t>(sizeof(int32_t)) +
+         limits.rows * limits.copies * static_cast<int64_t>(sizeof(kernels::KvRun)) +
          (limits.longest == 0 ? 0
-                              : rows + limits.tokens / kernels::kTileKeys +
+                              : rows + (limits.tokens + rows * limits.prefix) / kernels::kTileKeys +
                                     num_chunks * (2 * limits.longest / kernels::kTileKeys + 1)) *
              static_cast<int64_t>(sizeof(kernels::RowTile)) +
          9 * num_chunks * kTableAlignBytes;

@@ -22,6 +22,8 @@ struct AttentionLimits {
   int64_t slots = 0;    // of the rows together
   int64_t longest = 0;  // tokens of the longest prompt whose token scores are wanted, or 0
   int64_t runs = 1;     // Plan::KvRuns
+  int64_t copies = 1;   // that a row takes of what others have
+  int64_t prefix = 0;   // tokens before those of each prompt whose token scores are wanted
 };
 
 // A row is in its prompt for the whole pass in which it began, also in a chunk that holds one token
@@ -47,7 +49,8 @@ class AttentionLists {
   void AddStored(const kernels::AttentionRow& row) { stored_rows_.push_back(row); }
   void AddHostToken(int64_t token) { host_tokens_.push_back(static_cast<int32_t>(token)); }
 
-  // Adds what a row takes of another row's cache before it is attended to.
+  // Adds what a row takes of another row's cache, or of the prefix's scores, before it is attended
+  // to.
   void AddShared(const kernels::KvRun& run) { shared_runs_.push_back(run); }
 
   const std::vector<kernels::AttentionRow>& rows() const { return rows_; }

@@ -22,6 +22,16 @@ void CudaAttention::Attend(const spillway::Attend& op, const AttentionBuffers& b
       stream);
 }
 
+void CudaAttention::AttendPrefix(const spillway::Attend& op, const AttentionBuffers& buffers,
+                                 const ChunkRows& chunk, Stream& stream) const {
+  const kernels::PrefillAttentionArgs prefill = PrefillArgs(op, buffers, chunk);
+  AttendPrompts(prefill, chunk, buffers.num_tokens, stream);
+  kernels::PrefillScoresAsync(
+      {prefill, chunk.key_tiles.data(), static_cast<int64_t>(chunk.key_tiles.size()),
+       plan_.prefix.num_tokens()},
+      stream);
+}
+
 void CudaAttention::AttendReference(const spillway::Attend& op, const AttentionBuffers& buffers,
                                     const ChunkRows& chunk, double* common, Stream& stream) const {
   const ModelShape& shape = plan_.shape;
@@ -87,13 +97,12 @@ void CudaAttention::EvictPrompts(const kernels::PrefillAttentionArgs& prefill,
   const ModelShape& shape = plan_.shape;
   const PromptKvPlan& prompt = plan_.workspace.prompt;
   kernels::PrefillScoresAsync({prefill, chunk.key_tiles.data(),
-                               static_cast<int64_t>(chunk.key_tiles.size()), prompt.slots()},
+                               static_cast<int64_t>(chunk.key_tiles.size()), prompt.columns()},
                               stream);
   kernels::KvCompactAsync(
-      {{chunk.compact_rows, plan_.kept.kind, prompt.slots(), shape.num_heads, shape.num_kv_heads,
+      {{chunk.compact_rows, plan_.kept.kind, prompt.columns(), shape.num_heads, shape.num_kv_heads,
         shape.head_dim, plan_.policy.kv_bits, plan_.RunHeads()},
-       device_.As<std::byte>(prompt.kv),
-       prompt.slots(),
+       prompt.columns(),
        Scratch<float>(scratch_.compact_scores),
        Scratch<int32_t>(scratch_.compact_kept)},
       stream);

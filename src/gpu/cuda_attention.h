@@ -34,6 +34,11 @@ class CudaAttention {
   void Attend(const spillway::Attend& op, const AttentionBuffers& buffers, const ChunkRows& chunk,
               Stream& stream) const;
 
+  // Attends to the plan's prefix, a row of its own; its scores are [head][token]. Stream and throws
+  // as Attend.
+  void AttendPrefix(const spillway::Attend& op, const AttentionBuffers& buffers,
+                    const ChunkRows& chunk, Stream& stream) const;
+
   // Attends to the reference prompt, with a cache of 16 bits; its keys' directions are added to
   // `common`. Stream and throws as Attend.
   void AttendReference(const spillway::Attend& op, const AttentionBuffers& buffers,

@@ -463,7 +463,7 @@ void CudaExecutor::AttendPrefix(const Attend& op, const LaneOps& ops, const Plan
   SendTable(stream);
   if (plan_.ReflectsHeads()) Reflect(lane_, layer, tokens.size());
   kernels::TurnHeadsAsync(layer_.TurnedInputs(ops.lane().qkv, tokens.size()), stream);
-  attention_.Attend(op, {ops.lane().qkv, ops.attended(), tokens.size()}, chunk, stream);
+  attention_.AttendPrefix(op, {ops.lane().qkv, ops.attended(), tokens.size()}, chunk, stream);
   kernels::TurnHeadsAsync(layer_.TurnedOutputs(ops.attended(), tokens.size()), stream);
 }
 
@@ -507,6 +507,7 @@ void CudaExecutor::ListRow(const Cell& cell, const LayerArgs::RowInChunk& at) {
 void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
   const LayerArgs::PromptRow prompt = layer_.Prompt(at);
   lists_.Add(prompt.attention, RowPhase::kPrompt);
+  if (prompt.begins && prompt.prefix_scores != nullptr) ListPrefixScores(prompt);
   std::byte* kv = AttendsOnHost(at.row) ? Mapped(at.kv) : at.kv;
   if (!plan_.kept.evicts()) {
     kernels::AttentionRow stored = layer_.CachedRow(at);
@@ -514,6 +515,17 @@ void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
     lists_.AddStored(stored);
   } else if (prompt.ends) {
     layer_.ForCompactRows(at, prompt, kv, [&](const auto& run) { lists_.Add(run); });
+  }
+}
+
+// A prompt's scores of the prefix's tokens begin with what the prefix's own queries gave.
+void CudaExecutor::ListPrefixScores(const LayerArgs::PromptRow& prompt) {
+  const int64_t num_tokens = prompt.attention.prefix_slots;
+  for (int64_t head = 0; head < plan_.shape.num_heads; ++head) {
+    float* to = prompt.attention.token_scores + head * plan_.workspace.prompt.columns();
+    lists_.AddShared({reinterpret_cast<const std::byte*>(prompt.prefix_scores + head * num_tokens),
+                      reinterpret_cast<std::byte*>(to),
+                      num_tokens * static_cast<int64_t>(sizeof(float))});
   }
 }
 

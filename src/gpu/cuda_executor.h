@@ -149,6 +149,7 @@ class CudaExecutor final : public Executor {
   ListedChunk ListRows(const Cell& cell, std::size_t chunk);
   void ListRow(const Cell& cell, const LayerArgs::RowInChunk& at);
   void ListPrompt(const LayerArgs::RowInChunk& at);
+  void ListPrefixScores(const LayerArgs::PromptRow& prompt);
   void ListHostRow(const LayerArgs::RowInChunk& at);
   void HoldFirstLane(const Cell& cell);
   Beside::Turn* BeginTurn(std::size_t index);

@@ -311,7 +311,6 @@ GpuProbe::Work CudaProbe::EvictPrefill() {
           {args, there.key_tiles.data(), std::ssize(there.key_tiles), tokens}, stream);
       kernels::KvCompactAsync(
           {{there.compact_rows, KvPolicyKind::kH2o, tokens, heads, heads, sizes_.head_dim},
-           prompt,
            tokens,
            scores + 2 * part,
            reinterpret_cast<int32_t*>(scores + 3 * part)},

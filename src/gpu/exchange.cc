@@ -50,24 +50,36 @@ int64_t ReferenceTableBytes(const Plan& plan) {
   return std::max(EmbeddingTableBytes(plan, tokens), AttentionLists::MaxBytes(prompt, tokens));
 }
 
+// Tokens of the longest prompt whose token scores are wanted.
+int64_t LongestScored(const Plan& plan) {
+  return plan.workspace.prompt.scores.bytes > 0 ? plan.longest.prompt_tokens : 0;
+}
+
 // Bytes of the tables of the prefix, likewise.
 int64_t PrefixTableBytes(const Plan& plan) {
   const int64_t tokens = plan.prefix.num_tokens();
   if (tokens == 0) return 0;
   const int64_t num_chunks = DivideUp(tokens, plan.workspace.chunk_tokens);
-  return std::max(EmbeddingTableBytes(plan, tokens),
-                  RotationTableBytes(plan, tokens) +
-                      AttentionLists::MaxBytes({1, tokens, tokens, 0}, num_chunks));
+  return std::max(
+      EmbeddingTableBytes(plan, tokens),
+      RotationTableBytes(plan, tokens) +
+          AttentionLists::MaxBytes({1, tokens, tokens, LongestScored(plan)}, num_chunks));
 }
 
 // Slots that a batch's rows attend to.
 int64_t AttendedSlots(const Plan& plan) {
-  return plan.batch.slots + plan.batch.rows * plan.prefix.num_tokens();
+  return plan.batch.slots + plan.batch.rows * plan.CachePrefix();
 }
 
-// Tokens of the longest prompt whose token scores are wanted.
-int64_t LongestScored(const Plan& plan) {
-  return plan.workspace.prompt.scores.bytes > 0 ? plan.longest.prompt_tokens : 0;
+AttentionLimits LimitsOf(const Plan& plan, int64_t tokens) {
+  const bool copies_scores = plan.prefix.scores.bytes > 0;
+  return {plan.batch.rows,
+          tokens,
+          AttendedSlots(plan),
+          LongestScored(plan),
+          plan.KvRuns(),
+          copies_scores ? plan.shape.num_heads : 1,
+          copies_scores ? plan.prefix.num_tokens() : 0};
 }
 
 AttentionScratch LayOutScratch(const Plan& plan, ArenaLayout& device) {
@@ -80,12 +92,12 @@ AttentionScratch LayOutScratch(const Plan& plan, ArenaLayout& device) {
                           kernels::PartialFloats(shape.num_heads, shape.head_dim));
     return scratch;
   }
-  const int64_t prompt_slots = plan.workspace.prompt.slots();
+  const int64_t columns = plan.workspace.prompt.columns();
   if (LongestScored(plan) > 0) {
     scratch.log_sums = device.TakeFloats(plan.workspace.chunk_tokens, shape.num_heads);
   }
-  scratch.compact_scores = device.TakeFloats(shape.num_kv_heads, prompt_slots);
-  scratch.compact_kept = device.TakeFloats(shape.num_kv_heads, prompt_slots);
+  scratch.compact_scores = device.TakeFloats(shape.num_kv_heads, columns);
+  scratch.compact_kept = device.TakeFloats(shape.num_kv_heads, columns);
   scratch.weights_stride = plan.MostRunSlots(plan.longest.slots());
   scratch.weights = device.TakeFloats(plan.batch.rows * shape.num_heads, scratch.weights_stride);
   return scratch;
@@ -133,13 +145,11 @@ int64_t MaxChunks(const Plan& plan) {
 }
 
 AttentionLimits ChunkLimits(const Plan& plan) {
-  return {plan.batch.rows, plan.workspace.chunk_tokens, AttendedSlots(plan), LongestScored(plan),
-          plan.KvRuns()};
+  return LimitsOf(plan, plan.workspace.chunk_tokens);
 }
 
 ExchangeLayout LayOutExchange(const Plan& plan) {
-  const AttentionLimits pass = {plan.batch.rows, plan.batch.prompt_tokens, AttendedSlots(plan),
-                                LongestScored(plan), plan.KvRuns()};
+  const AttentionLimits pass = LimitsOf(plan, plan.batch.prompt_tokens);
   ExchangeLayout layout;
   layout.table_bytes = std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),
                                  AttentionLists::MaxBytes(pass, MaxChunks(plan)) +

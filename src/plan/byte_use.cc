@@ -14,7 +14,7 @@ PerTier<UsedBytes> BytesByUse(const Plan& plan) {
   used[Tier::kDisk][ByteUse::kKv] += plan.KvLogBytes();
   for (const Region& slot : plan.kv_log.staging) used[Tier::kCpu][ByteUse::kStaging] += slot.bytes;
   UsedBytes& device = used[plan.device()];
-  device[ByteUse::kKv] += plan.prefix.kv.bytes;
+  device[ByteUse::kKv] += plan.prefix.kv.bytes + plan.prefix.scores.bytes;
   device[ByteUse::kActivations] += plan.prefix.hidden.bytes;
   device[ByteUse::kStaging] += plan.weight_staging.bytes;
   for (const StagingPlan& staging : {plan.kv_staging, plan.hidden_staging}) {

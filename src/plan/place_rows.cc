@@ -92,7 +92,10 @@ void PlaceRows(Plan& plan, ArenaLayouts& arenas) {
 void PlacePrefix(Plan& plan, ArenaLayout& device) {
   PrefixPlan& prefix = plan.prefix;
   if (prefix.tokens.empty()) return;
-  prefix.kv = device.Take(plan.shape.num_layers * prefix.num_tokens() * plan.slot_bytes);
+  prefix.kv = device.Take(plan.shape.num_layers * prefix.num_tokens() * plan.PromptSlotBytes());
+  if (UsesScores(plan.kept.kind))
+    prefix.scores =
+        device.TakeFloats(plan.shape.num_layers * plan.shape.num_heads, prefix.num_tokens());
   prefix.hidden = device.Take(prefix.num_tokens() * plan.HiddenRowBytes());
 }
 

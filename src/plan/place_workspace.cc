@@ -52,11 +52,13 @@ void PlaceBounce(Plan& plan, ArenaLayouts& arenas) {
 PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, ArenaLayout& arena) {
   PromptKvPlan prompt;
   prompt.align = KvBlockSlots(plan.policy.kv_bits);
-  prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, prompt.align);
+  prompt.longest_slots = RoundUp(plan.longest.fed_tokens(), prompt.align);
+  prompt.prefix_tokens = plan.longest.prefix_tokens;
+  prompt.chunk_prompts = std::min(chunk_tokens, plan.batch.rows);
   prompt.chunk_slots = chunk_tokens + (prompt.align - 1) * std::min(chunk_tokens, plan.batch.rows);
   prompt.kv = arena.Take(prompt.slots() * plan.PromptSlotBytes());
   if (UsesScores(plan.kept.kind)) {
-    prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
+    prompt.scores = arena.TakeFloats(plan.shape.num_heads, prompt.columns());
   }
   return prompt;
 }
@@ -119,8 +121,7 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
   work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
   const bool evicts = plan.kept.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
-      RoundUp(plan.prefix.num_tokens() + plan.longest.slots() + 1,
-              KvBlockSlots(plan.policy.kv_bits)),
+      RoundUp(plan.CachePrefix() + plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)),
       plan.shape.head_dim, plan.machine.num_threads));
   if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   PlaceBuffers(plan, work, arena);

@@ -32,9 +32,8 @@ Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& whol
   plan.machine = machine;
   plan.policy = policy;
   plan.kept = WithWindows(policy.kv, WindowsOf(model), whole.longest.slots());
-  const bool holds_prefix = HoldsPrefix(model, machine, whole, policy);
-  if (holds_prefix) plan.prefix.tokens = whole.prefix;
-  const Workload work = holds_prefix ? WithoutPrefix(whole) : whole;
+  if (HoldsPrefix(model, machine, whole, policy)) plan.prefix.tokens = whole.prefix;
+  const Workload work = OwnWork(plan, whole);
   SizeRows(plan, work);
   plan.order = OrderOf(plan);
   plan.weight_lookahead = kWeightLookahead;
@@ -71,17 +70,13 @@ Plan LayOut(const Model& model, const Machine& machine, const Workload& work, co
 
 bool HoldsPrefix(const Model& model, const Machine& machine, const Workload& work,
                  const Policy& policy) {
-  if (work.prefix.empty() || model.shape.rope.scaling.depends_on_length()) return false;
-  const KvPolicy kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
-  const bool keeps_all = !kept.evicts() && kept.layer_windows.empty() && kept.layer_budgets.empty();
-  return keeps_all && !(machine.has_gpu() && policy.cpu_attention);
+  return !work.prefix.empty() && !model.shape.rope.scaling.depends_on_length() &&
+         !(machine.has_gpu() && policy.cpu_attention);
 }
 
-Workload WithoutPrefix(Workload work) {
-  const int64_t num_tokens = std::ssize(work.prefix);
-  for (RequestShape& request : work.sample) request.prompt_tokens -= num_tokens;
-  work.longest.prompt_tokens -= num_tokens;
-  work.prefix.clear();
+Workload OwnWork(const Plan& plan, Workload work) {
+  for (RequestShape& request : work.sample) request = plan.OwnShape(request);
+  work.longest = plan.OwnShape(work.longest);
   return work;
 }
 

@@ -109,14 +109,14 @@ void SizeHidden(Plan& plan, const Workload& work) {
   std::vector<int64_t> prompts;
   std::vector<int64_t> logits = {work.longest.prompt_logits};
   for (const RequestShape& request : work.sample) {
-    prompts.push_back(request.prompt_tokens);
+    prompts.push_back(request.fed_tokens());
     logits.push_back(request.prompt_logits);
   }
   plan.batch.logits =
       std::max(plan.batch.rows, std::min(kScoredAtATime, SumOfLargest(logits, plan.batch.rows)));
   const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.activation_frac);
   for (const Tier tier : kAllTiers) {
-    plan.hidden[tier] = ShareOf(tier, dealt, prompts, work.longest.prompt_tokens);
+    plan.hidden[tier] = ShareOf(tier, dealt, prompts, work.longest.fed_tokens());
     plan.batch.prompt_tokens += plan.hidden[tier].size;
   }
 }

@@ -52,6 +52,9 @@ void RowBatch::FindBeginnings() {
 void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared) {
   const auto offset = static_cast<int64_t>(packed_.tokens.size());
   const int64_t num_new = row.NumNew() - shared.num_tokens;
+  // Of the prefix a prompt has in its row's cache what the cache does not leave out.
+  const int64_t of_prefix = row.num_past == 0 ? row.num_prefix - row.num_apart : 0;
+  const int64_t num_shared = of_prefix + shared.num_tokens;
   const int64_t num_logits = packed_.NumLogits();
   if (row.num_past == 0) {
     const std::span<const TokenId> prompt = row.OwnPrompt();
@@ -61,12 +64,12 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
   }
   for (int64_t token = 0; token < num_new; ++token) {
     packed_.positions.push_back(
-        static_cast<int32_t>(row.num_prefix + row.num_past + shared.num_tokens + token));
+        static_cast<int32_t>(row.num_apart + row.num_past + num_shared + token));
   }
   const RowPlaces& places = row.places;
   packed_.rows.push_back({places.kv_tier, row.num_past, num_new, offset, row.NumNewLogits(),
                           num_logits, row.NumDecoded(), places.log_place,
-                          ShapeOf(row.request).slots(), shared.num_tokens, shared.row});
+                          ShapeOf(row.request).slots(), num_shared, shared.row});
   packed_.kv_places.insert(packed_.kv_places.end(), places.kv.begin(), places.kv.end());
   TokenRange& range = packed_.hidden[places.hidden_tier];
   if (range.size() == 0) range.begin = offset;
@@ -145,6 +148,7 @@ void BlockBuilder::AddRow(ComposedRow composed, RowBatch& batch) {
   auto row = std::make_unique<Row>(std::move(waiting.mapped()), *options_.tokenizer,
                                    plan_.shape.eos, options_.run_seed);
   row->num_prefix = plan_.prefix.num_tokens();
+  row->num_apart = plan_.CachePrefix();
   row->places = std::move(composed.places);
   batch.Add(std::move(row));
 }

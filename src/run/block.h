@@ -34,7 +34,8 @@ struct Row {
   std::unique_ptr<NextToken> next;
   RowPlaces places;        // in its batch
   int64_t num_prefix = 0;  // of the prompt: tokens that the plan's prefix holds for all rows
-  int64_t num_past = 0;    // tokens behind them whose K and V are stored
+  int64_t num_apart = 0;   // of them: those that the row's cache leaves out, all or none
+  int64_t num_past = 0;    // tokens behind these whose K and V are stored
   int64_t num_logits = 0;  // that it was given and that were finite
 
   // The prompt behind the prefix.
@@ -44,7 +45,9 @@ struct Row {
   // Tokens that it feeds into the next pass: its whole own prompt the first time, its last token
   // afterwards.
   int64_t NumNew() const { return num_past == 0 ? std::ssize(OwnPrompt()) : 1; }
-  int64_t NumDecoded() const { return num_past == 0 ? 0 : num_past - std::ssize(OwnPrompt()); }
+  int64_t NumDecoded() const {
+    return num_past == 0 ? 0 : num_apart + num_past - std::ssize(request.prompt);
+  }
   // Passes to go if nothing ends it early, the next one included.
   int64_t PassesToEnd() const {
     const int64_t max_tokens = request.sampling.max_tokens;

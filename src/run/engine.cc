@@ -290,7 +290,7 @@ void Engine::EndRows(RowBatch& batch, Job& job) {
   for (const std::unique_ptr<Row>& row : batch.rows()) {
     if (row->num_past == 0) {
       pass_.prompt_tokens += std::ssize(row->request.prompt);
-      trace_.shared_prompt_tokens += row->num_prefix;
+      trace_.shared_prompt_tokens += row->num_apart;
     } else {
       ++settled_in_pass_;
     }

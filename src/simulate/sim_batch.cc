@@ -33,7 +33,7 @@ void SimBatch::Add(ComposedRow row) {
 void SimBatch::Advance(int64_t passes) {
   SPILLWAY_CHECK(passes <= PassesToEnd());
   if (passes == 0) return;
-  for (RowGroup& group : groups_) group.num_past += group.NumNew() + passes - 1;
+  for (RowGroup& group : groups_) group.num_past += group.NumStored() + passes - 1;
   places_.EndPass();
   for (std::size_t group = groups_.size(); group-- > 0;) {
     if (groups_[group].NumPasses() > 0) continue;

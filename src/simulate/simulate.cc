@@ -458,7 +458,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, WholeWalk whole,
 }  // namespace
 
 SimResult Simulate(const Plan& plan, const Workload& whole, const SimOptions& options) {
-  const Workload work = plan.prefix.tokens.empty() ? whole : WithoutPrefix(whole);
+  const Workload work = OwnWork(plan, whole);
   const WorkOrder order = OrderOf(plan, options);
   return Summarize(plan, work, Walk{plan, work, order, options}.Run(), order);
 }

@@ -18,7 +18,7 @@ BatchPlaces::BatchPlaces(const Plan& plan) : plan_(&plan) {
 }
 
 bool BatchPlaces::Admits(const RequestShape& row) const {
-  return !IsFull() && KvTier(row.slots()) && HiddenTier(row.prompt_tokens);
+  return !IsFull() && KvTier(row.slots()) && HiddenTier(row.fed_tokens());
 }
 
 std::optional<Tier> BatchPlaces::KvTier(int64_t row_tokens) const {
@@ -34,9 +34,9 @@ std::optional<Tier> BatchPlaces::KvTier(int64_t row_tokens) const {
   return found == kAllTiers.end() ? std::nullopt : std::optional<Tier>(*found);
 }
 
-std::optional<Tier> BatchPlaces::HiddenTier(int64_t prompt_tokens) const {
+std::optional<Tier> BatchPlaces::HiddenTier(int64_t fed_tokens) const {
   for (const Tier tier : kAllTiers) {
-    if (hidden_tokens_[tier] + prompt_tokens <= plan_->hidden[tier].size) return tier;
+    if (hidden_tokens_[tier] + fed_tokens <= plan_->hidden[tier].size) return tier;
   }
   return std::nullopt;
 }
@@ -50,14 +50,14 @@ bool BatchPlaces::HasLogPlace(Tier tier, int64_t row_tokens) const {
 
 RowPlaces BatchPlaces::Take(const RequestShape& row) {
   const std::optional<Tier> kv = KvTier(row.slots());
-  const std::optional<Tier> hidden = HiddenTier(row.prompt_tokens);
+  const std::optional<Tier> hidden = HiddenTier(row.fed_tokens());
   SPILLWAY_CHECK(!IsFull() && kv && hidden);
   RowPlaces places = {*kv, *hidden, {}, TakeLogPlace(*kv)};
   places.kv.reserve(plan_->kv_classes.size());
   for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
     places.kv.push_back(TakeSlots(*kv, kv_class, row.slots()));
   }
-  hidden_tokens_[*hidden] += row.prompt_tokens;
+  hidden_tokens_[*hidden] += row.fed_tokens();
   ++hidden_rows_[*hidden];
   ++num_rows_;
   return places;

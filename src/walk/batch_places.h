@@ -55,7 +55,7 @@ class BatchPlaces {
   using Gaps = std::vector<Gap>;  // ascending, never touching
 
   std::optional<Tier> KvTier(int64_t row_tokens) const;
-  std::optional<Tier> HiddenTier(int64_t prompt_tokens) const;
+  std::optional<Tier> HiddenTier(int64_t fed_tokens) const;
   bool HasLogPlace(Tier tier, int64_t row_tokens) const;
   KvPlace TakeSlots(Tier tier, std::size_t kv_class, int64_t row_tokens);
   int64_t TakeLogPlace(Tier tier);

@@ -16,9 +16,10 @@ import harness
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
-from placements import ON_CPU, ON_EMULATED_GPU, PARITY_MODELS, in_turn  # noqa: E402
+from placements import H2O, ON_CPU, ON_EMULATED_GPU, PARITY_MODELS, WINDOW, in_turn  # noqa: E402
 
 APART = ["--no-prefix-sharing"]
+HEADS = ["--policy", TESTS / "parity" / "policies" / "heads-2x2.json"]
 
 
 def tokens(rng, count):
@@ -103,7 +104,7 @@ class PrefixTest(harness.VerbTest):
 class HeldOnceTest(PrefixTest):
     """What all prompts of a job begin with is computed and held once."""
 
-    def check_held(self, verb, records, words, placements, num_tokens=128):
+    def check_held(self, verb, records, words, placements, num_tokens=128, keeps_all=True):
         for flags in placements:
             expected, apart = self.run_of(verb, records, *words, *flags, *APART)
             found, held = self.run_of(verb, records, *words, *flags)
@@ -111,7 +112,7 @@ class HeldOnceTest(PrefixTest):
             self.assertEqual((apart["kv"]["prefix_tokens"], held["kv"]["prefix_tokens"]), (0, num_tokens), flags)
             self.assertEqual(held["workload"]["prompt_tokens"], apart["workload"]["prompt_tokens"])
             self.assertGreaterEqual(held["workload"]["shared_prompt_tokens"], num_tokens * len(records))
-            if flags is placements[0]:  # few rows on disk, in whole blocks of it, may take more
+            if flags is placements[0] and keeps_all:  # few rows on disk, in whole blocks of it, may take more
                 self.assertLess(held["kv"]["bytes"], apart["kv"]["bytes"])
 
     def test_the_same_bytes_everywhere(self):
@@ -124,6 +125,19 @@ class HeldOnceTest(PrefixTest):
                           *in_turn(ON_CPU, number, 1)[1:], *in_turn(ON_EMULATED_GPU, number, 1)[1:]]
             with self.subTest(model=model):
                 self.check_held("generate", alike(number), words, placements)
+
+    def test_the_same_bytes_where_tokens_are_evicted(self):
+        """Budgets and scores are those of whole prompts; windows of the model are seen in the prefix too."""
+        for number, (model, *flags) in enumerate([
+            ["llama-groups-of-four", *H2O], ["gelu-head80-untied", "--kv-bits", 8, *H2O], ["mistral-windowed"],
+            ["gemma3-groups-windowed", "--kv-policy", "h2o-flexgen", "--kv-budget", 24], ["gptoss-plain", *H2O],
+            ["qwen3-biased", "--kv-bits", "8,4", *WINDOW], ["qwen3moe-plain", "--kv-policy", "h2o", "--kv-budget", 200],
+            ["llama-groups-of-four", *WINDOW], ["gemma2-windowed-capped"], ["mistral-groups-windowed", *HEADS]]):
+            words = ["--model", PARITY_MODELS / model, *flags]
+            placements = [["--gpu-batch-size", 8], ["--gpu-batch-size", 3, "--num-gpu-batches", 2, "--prefill-chunk", 7],
+                          *in_turn(ON_CPU, number, 1)[1:], *in_turn(ON_EMULATED_GPU, number, 1)[1:]]
+            with self.subTest(model=model):
+                self.check_held("generate", alike(number), words, placements, keeps_all=False)
 
     def test_scores(self):
         rng = random.Random(3)
@@ -170,11 +184,10 @@ class HeldOnceTest(PrefixTest):
         # Nine of ten rows of a block, of two blocks' batches, save 128 tokens in each of the layers.
         self.assertGreater(apart["kv"]["bytes"], 2 * held["kv"]["bytes"])
 
-    def test_what_keeps_no_whole_beginning_holds_none(self):
-        for words in (["--kv-policy", "h2o", "--kv-budget", "30%"], ["--model", PARITY_MODELS / "mistral-windowed"],
-                      ["--model", PARITY_MODELS / "dynamic"]):
-            _, report = self.run_of("generate", alike(1), *words)
-            self.assertEqual(report["kv"]["prefix_tokens"], 0, words)
+    def test_keys_that_turn_by_their_length_hold_none(self):
+        for model in ("dynamic", "longrope"):
+            _, report = self.run_of("generate", alike(1), "--model", PARITY_MODELS / model)
+            self.assertEqual(report["kv"]["prefix_tokens"], 0, model)
 
     def test_a_prefix_that_would_fill_memory_is_cut(self):
         """An eighth of the device's memory at most."""

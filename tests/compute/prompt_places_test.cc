@@ -18,16 +18,23 @@ namespace {
 struct Taken {
   int64_t begin;
   int64_t end;
+  int64_t begin_column;
+  int64_t end_column;
+
+  bool operator==(const Taken&) const = default;
 };
 
 // Walks all chunks of a pass over prompts of these lengths, as the executor does.
-void CheckPass(const std::vector<int64_t>& lengths, int64_t chunk_tokens) {
-  SCOPED_TRACE(CaseOf("lengths", lengths, "chunk", chunk_tokens));
+void CheckPass(const std::vector<int64_t>& lengths, int64_t chunk_tokens,
+               int64_t prefix_tokens = 0) {
+  SCOPED_TRACE(CaseOf("lengths", lengths, "chunk", chunk_tokens, "prefix", prefix_tokens));
   const auto num_rows = static_cast<int64_t>(lengths.size());
   PromptKvPlan plan;
   plan.align = kKvBlockSlots;
   plan.longest_slots = RoundUp(*std::ranges::max_element(lengths), kKvBlockSlots);
   plan.chunk_slots = chunk_tokens + (kKvBlockSlots - 1) * std::min(chunk_tokens, num_rows);
+  plan.prefix_tokens = prefix_tokens;
+  plan.chunk_prompts = std::min(chunk_tokens, num_rows);
   PromptPlaces places(plan);
   std::vector<PackedRow> rows;
   int64_t num_tokens = 0;
@@ -46,16 +53,21 @@ void CheckPass(const std::vector<int64_t>& lengths, int64_t chunk_tokens) {
       const TokenRange tokens = {std::max(begin, row.token_offset),
                                  std::min(end, row.token_offset + row.num_new)};
       if (tokens.begin >= tokens.end) continue;
-      const int64_t place = places.Place(row, tokens);
-      const Taken taken = {place, place + RoundUp(row.num_new, kKvBlockSlots)};
+      const auto [place, column] = places.PlaceOf(row, tokens);
+      const int64_t own = RoundUp(row.num_new, kKvBlockSlots);
+      const Taken taken = {place, place + own, column, column + prefix_tokens + own};
       ASSERT_GE(taken.begin, 0);
       ASSERT_LE(taken.end, plan.slots());
+      ASSERT_LE(taken.end_column, plan.columns());
       for (const Taken& other : in_use) {
         ASSERT_TRUE(taken.end <= other.begin || other.end <= taken.begin) << "two in one place";
+        ASSERT_TRUE(taken.end_column <= other.begin_column ||
+                    other.end_column <= taken.begin_column)
+            << "scores of two in one place";
       }
       in_use.push_back(taken);
       if (cut.contains(index)) {
-        ASSERT_EQ(cut[index].begin, place) << "a prompt moved";
+        ASSERT_EQ(cut[index], taken) << "a prompt moved";
       }
       if (tokens.end < row.token_offset + row.num_new) {
         cut[index] = taken;
@@ -77,7 +89,7 @@ TEST(PromptPlaces, HoldForAllKindsOfCuts) {
     std::vector<int64_t> lengths(1 + random() % 12);
     for (int64_t& length : lengths)
       length = 1 + static_cast<int64_t>(random() % (round % 2 ? 9 : 200));
-    CheckPass(lengths, 1 + static_cast<int64_t>(random() % 64));
+    CheckPass(lengths, 1 + static_cast<int64_t>(random() % 64), round % 3 * 64);
   }
 }
 

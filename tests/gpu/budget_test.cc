@@ -98,6 +98,12 @@ void BudgetTest::CompareCompaction(KvBits bits) {
                         expected.data() + row * row_bytes, slots, keep});
         gpu_rows.push_back({from.data() + slot * slot_bytes, scores.data() + slot, tokens,
                             to.data() + row * row_bytes, slots, keep});
+        gpu_rows.back().column = slot;
+        if (tokens % 2 == 1 && tokens > kPrefixStep) {  // its first tokens are elsewhere
+          rows.back().prefix = from.host().data();
+          gpu_rows.back().prefix = from.data();
+          rows.back().prefix_tokens = gpu_rows.back().prefix_tokens = kPrefixStep;
+        }
         slot += SlotsFor(tokens, bits);
       }
       KvCompactArgs args{rows,           rule.kind, num_slots, shape.num_heads, shape.num_kv_heads,
@@ -108,7 +114,7 @@ void BudgetTest::CompareCompaction(KvBits bits) {
       GpuArray<float> sums(std::vector<float>(places), stream());
       GpuArray<int32_t> kept(std::vector<int32_t>(places), stream());
       args.rows = list.span();
-      KvCompactAsync({args, from.data(), num_slots, sums.data(), kept.data()}, stream());
+      KvCompactAsync({args, num_slots, sums.data(), kept.data()}, stream());
       Finish();
       EXPECT_EQ(to.Download(), expected);
     }

@@ -42,6 +42,17 @@ struct Prompt {
             num_slots(),
             c.keep};
   }
+  // The row, with the first tokens, in whole steps, copied to `prefix`, or none where it is short.
+  KvCompactRow RowBehind(AlignedBytes& prefix, AlignedBytes& kv) const {
+    KvCompactRow row = Row(kv);
+    row.prefix_tokens = c.prompt / kPrefixStep * kPrefixStep;
+    const int64_t bytes = row.prefix_tokens * KvSlotBytes(c.num_kv_heads, c.head_dim, bits);
+    prefix = AlignedBytes(bytes);
+    std::copy_n(row.from, bytes, prefix.data());
+    row.prefix = prefix.data();
+    row.from += bytes;
+    return row;
+  }
   KvCompactArgs Args(std::span<const KvCompactRow> rows) const {
     return {rows, c.kind, stride(), c.num_heads, c.num_kv_heads, c.head_dim, bits};
   }
@@ -136,7 +147,9 @@ TEST(KvCompactTest, KeepsWhatTheRuleSays) {
     // Some scores NaN: these go first.
     for (uint32_t i = 0; i < run % 20; ++i)
       prompt.scores[random() % prompt.scores.size()] = kPoison;
-    const KvCompactRow row = prompt.Row(prompt.to);
+    AlignedBytes prefix(0);
+    const KvCompactRow row =
+        run % 2 == 0 ? prompt.Row(prompt.to) : prompt.RowBehind(prefix, prompt.to);
     Compact(prompt.Args({&row, 1}), prompt.c.prompt, 2);
     for (int64_t kv_head = 0; kv_head < prompt.c.num_kv_heads; ++kv_head)
       ASSERT_NO_FATAL_FAILURE(ExpectKept(prompt, kv_head));
@@ -149,8 +162,12 @@ TEST(KvCompactTest, AgreesWithTheOracleToTheByte) {
     Prompt prompt(RandomCase(random), run, 16 >> run % 3);
     SCOPED_TRACE(testing::PrintToString(prompt.c));
     AlignedBytes reference(static_cast<int64_t>(prompt.to.span().size()));
-    const KvCompactRow row = prompt.Row(prompt.to);
-    const KvCompactRow row_ref = prompt.Row(reference);
+    AlignedBytes prefix(0);
+    const bool apart = run % 2 == 1;
+    const KvCompactRow row = apart ? prompt.RowBehind(prefix, prompt.to) : prompt.Row(prompt.to);
+    AlignedBytes prefix_ref(0);
+    const KvCompactRow row_ref =
+        apart ? prompt.RowBehind(prefix_ref, reference) : prompt.Row(reference);
     Compact(prompt.Args({&row, 1}), prompt.c.prompt + 20, 1 + static_cast<int>(run % 3));
     KvCompactRef(prompt.Args({&row_ref, 1}));
     ASSERT_TRUE(std::ranges::equal(prompt.to.span(), reference.span()));

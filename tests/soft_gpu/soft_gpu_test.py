@@ -213,8 +213,9 @@ def main():
         model = ["--model", PARITY_MODELS / "llama-groups-of-four", "--kv-bits", 8]
         failures += check(binary, model, alike, folder, placements)
         held = harness.write_jsonl(folder / "held.jsonl", prefix_test.alike(2, prefix=70, num_rows=7))
-        for name in ("llama-groups-of-four", "qwen3moe-plain", "gelu-head80-untied"):
-            failures += check(binary, ["--model", PARITY_MODELS / name, "--kv-bits", 8], held, folder, placements)
+        for name, *flags in (["llama-groups-of-four", "--kv-bits", 8], ["qwen3moe-plain", *H2O], ["gelu-head80-untied", "--kv-bits", 8],
+                             ["mistral-windowed"], ["mistral-groups-windowed", "--kv-bits", "8,4", *HEADS]):
+            failures += check(binary, ["--model", PARITY_MODELS / name, *flags], held, folder, placements)
         longer = [request for request in ragged_requests(9, 130, 4) if "temperature" not in request]
         longer = harness.write_jsonl(folder / "longer.jsonl", longer)
         for number, (model_name, *flags) in enumerate(LONGER_CASES):
