@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "spillway/byte_use.h"
 #include "spillway/error.h"
 #include "spillway/reference_prompt.h"
 #include "spillway/tile.h"
@@ -126,6 +127,68 @@ TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
       EXPECT_GE(region.offset, plan.workspace.attention.offset + plan.workspace.attention.bytes);
     }
   }
+}
+
+// 192 of each prompt's tokens are the prefix; the longest rows have 48 and 8 of their own.
+TEST(PlanTest, APrefixIsHeldOnceForAllRows) {
+  Workload work = WorkOf({{202, 6}, {220, 28}, {196, 4}});
+  work.prefix.assign(192, 7);
+  const Model model = MakeModel(*BuiltInShape("opt-125m"));
+  const Machine machine = MachineWith(int64_t{1} << 40);
+  const Plan plan = MakePlan(model, machine, work, Batches(2, 1), kNeeds);
+  EXPECT_EQ(plan.CachePrefix(), 192);
+  EXPECT_EQ(plan.batch.slots, 56 + 16);
+  EXPECT_EQ(plan.batch.prompt_tokens, 28 + 10);
+  EXPECT_EQ(plan.prefix.kv.bytes, 192 * 3072 * 12);
+  EXPECT_EQ(plan.prefix.hidden.bytes, 192 * 768 * 4);
+  EXPECT_EQ(plan.prefix.scores.bytes, 0);
+  std::map<int64_t, int64_t> regions = DisjointRegions(plan);
+  for (const Region& region : {plan.prefix.kv, plan.prefix.hidden})
+    regions[region.offset] = region.offset + region.bytes;
+  int64_t end = 0;
+  for (const auto& [begin, region_end] : regions) {
+    EXPECT_GE(begin, end);
+    end = region_end;
+  }
+  const auto used = BytesByUse(plan)[Tier::kCpu];
+  EXPECT_EQ(used[ByteUse::kKv], plan.kv[Tier::kCpu].region.bytes + plan.prefix.kv.bytes);
+}
+
+// Rows keep 20 % of their whole prompts and feed what is their own.
+TEST(PlanTest, RowsThatEvictKeepWhatTheyWouldWithoutAPrefix) {
+  Workload work = WorkOf(4, {220, 30});
+  Policy policy = Batches(2, 1);
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.budget.kept.frac = 0.2;
+  const Model model = MakeModel(*BuiltInShape("opt-125m"));
+  const Machine machine = MachineWith(int64_t{1} << 40);
+  const Plan whole = MakePlan(model, machine, work, policy, kNeeds);
+  work.prefix.assign(192, 7);
+  const Plan plan = MakePlan(model, machine, work, policy, kNeeds);
+  EXPECT_EQ(plan.CachePrefix(), 0);
+  EXPECT_EQ(plan.batch.slots, whole.batch.slots);
+  EXPECT_EQ(plan.longest.slots(), 250);
+  EXPECT_EQ(plan.batch.prompt_tokens, 2 * 28);
+  EXPECT_EQ(plan.prefix.scores.bytes, 192 * 12 * 12 * 4);
+  EXPECT_GE(plan.workspace.prompt.columns(), plan.workspace.prompt.slots() + 4 * 192);
+}
+
+// The CPU attends beside a GPU in memory of its own, and some keys turn by their row's length.
+TEST(PlanTest, SomePlansHoldNoPrefix) {
+  Workload work = WorkOf(4, {220, 30});
+  work.prefix.assign(192, 7);
+  const Model model = MakeModel(*BuiltInShape("opt-125m"));
+  Machine machine = MachineWith(int64_t{1} << 40);
+  Policy policy = Batches(2, 1);
+  policy.cpu_attention = true;
+  EXPECT_TRUE(HoldsPrefix(model, machine, work, policy));
+  machine.device = Tier::kGpu;
+  EXPECT_FALSE(HoldsPrefix(model, machine, work, policy));
+  policy.cpu_attention = false;
+  EXPECT_TRUE(HoldsPrefix(model, machine, work, policy));
+  ModelShape turning = *BuiltInShape("llama-2-7b");
+  turning.rope.scaling.kind = RopeScalingKind::kDynamic;
+  EXPECT_FALSE(HoldsPrefix(MakeModel(turning), machine, work, policy));
 }
 
 TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {

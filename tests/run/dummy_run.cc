@@ -16,7 +16,7 @@ ModelShape SmallOpt(int64_t num_layers) {
   shape.num_heads = shape.num_kv_heads = 4;
   shape.head_dim = 16;
   shape.vocab_size = 96;
-  shape.max_positions = 64;
+  shape.max_positions = 128;
   return shape;
 }
 

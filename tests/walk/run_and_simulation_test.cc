@@ -94,9 +94,10 @@ class NotingExecutor final : public Executor {
     num_passes_ = first_pass_ + at.pass + 1;
     for (std::size_t index = 0; index < batch.rows.size(); ++index) {
       const PackedRow& row = batch.rows[index];
+      const int64_t last = row.token_offset + row.num_new - 1;
       PlacedRow placed = {first_pass_ + at.pass,
                           at.batch,
-                          batch.tokens[static_cast<std::size_t>(row.token_offset)] - kFirstToken,
+                          batch.tokens[static_cast<std::size_t>(last)] - kFirstToken,
                           row.num_past,
                           {}};
       placed.places = {row.kv_tier, batch.HiddenTierOf(row.token_offset), {}, row.log_place};
@@ -123,6 +124,7 @@ std::vector<Request> RequestsOf(const Workload& work) {
     Request& request = requests.emplace_back();
     request.line = std::ssize(requests);
     request.prompt.assign(static_cast<std::size_t>(row.prompt_tokens), kFirstToken + number);
+    std::ranges::copy(work.prefix, request.prompt.begin());
     request.sampling.max_tokens = row.max_new_tokens;
     request.sampling.ignore_eos = true;
   }
@@ -192,6 +194,12 @@ Workload RandomWork(Dice& dice) {
   return WorkOf(std::move(rows));
 }
 
+void AddPrefix(Workload& work) {
+  work.prefix.assign(kPrefixStep, 1);
+  for (RequestShape& row : work.sample) row.prompt_tokens += kPrefixStep;
+  work.longest.prompt_tokens += kPrefixStep;
+}
+
 Case RandomCase(uint32_t seed) {
   Dice dice(seed);
   Case random;
@@ -216,6 +224,7 @@ Case RandomCase(uint32_t seed) {
   policy.kv = RandomKv(dice);
   if (dice.Yes(30)) policy.most_log_passes = dice.Between(1, 4);
   if (dice.Yes(50)) random.kept_slots_frac = 0.1 * static_cast<double>(dice.Between(4, 9));
+  if (dice.Yes(30)) AddPrefix(random.work);
   return random;
 }
 
@@ -226,12 +235,12 @@ std::string TextOf(uint32_t seed, const Case& of) {
   };
   std::string text = fmt::format(
       "seed {}: on {}{}, weights {}, KV {}, states {}, {} rows x {} batches, {} bits, KV {}{}, "
-      "{} of the slots; requests",
+      "{} of the slots; prefix {}, requests",
       seed, TierName(of.device), of.overlap == Overlap::kOn ? "" : " without overlap",
       shares(of.policy.weight_frac), shares(of.policy.kv_frac), shares(of.policy.activation_frac),
       of.policy.gpu_batch_size, of.policy.num_gpu_batches, of.policy.kv_bits.key,
       KvPolicyName(of.policy.kv.kind), of.policy.cpu_attention ? ", CPU attention" : "",
-      of.kept_slots_frac);
+      of.kept_slots_frac, of.work.prefix.size());
   for (const RequestShape& row : of.work.sample) {
     text += fmt::format(" {}+{}", row.prompt_tokens, row.max_new_tokens);
   }
@@ -249,7 +258,7 @@ class RunAndSimulationTest : public ::testing::TestWithParam<uint32_t> {
         // Room for the longest row stays where there was room.
         int64_t& slots = plan.kv_classes[index].slots[tier];
         const int64_t longest =
-            plan.RowSlots(tier, static_cast<int64_t>(index), of.work.longest.slots());
+            plan.RowSlots(tier, static_cast<int64_t>(index), plan.longest.slots());
         const auto kept = static_cast<int64_t>(of.kept_slots_frac * static_cast<double>(slots));
         slots = std::min(slots, std::max(longest, kept));
       }
