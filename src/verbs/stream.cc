@@ -154,8 +154,11 @@ class StreamStages final : public Stages {
     return work;
   }
 
-  // nullopt: no row of the batch fits what the weights have left.
+  // nullopt: no row of the batch fits what the weights have left. What its prompts begin with is
+  // held once where the memory that was reserved has room for it.
   std::optional<Plan> PlanBatch(const Setting& setting) {
+    if (std::optional<Plan> plan = PlanAsReserved(setting, WorkloadOf(batch_, setting)))
+      return plan;
     try {
       return PlanOf(setting, WorkloadOf(batch_));
     } catch (const Error& error) {
@@ -236,8 +239,10 @@ class StreamStages final : public Stages {
   void RunBatch(const Setting& setting, const Plan& plan, Supervisor& supervisor) {
     if (setting.config.verbosity == Verbosity::kVerbose) {
       output_.Print(
-          fmt::format("stream: batch {}: {} requests; batches of {} rows, {} in a block\n",
-                      totals_.num_batches + 1, batch_.size(), plan.batch.rows, plan.num_batches));
+          fmt::format("stream: batch {}: {} requests; batches of {} rows, {} in a block; a prefix "
+                      "of {} tokens\n",
+                      totals_.num_batches + 1, batch_.size(), plan.batch.rows, plan.num_batches,
+                      plan.prefix.num_tokens()));
     }
     StreamJob job(batch_, answers_);
     ProgressLine& line = output_.line();

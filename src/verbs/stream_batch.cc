@@ -22,6 +22,20 @@ constexpr int64_t kMaxTextBytes = 64 << 20;
 constexpr std::size_t kSampleRequests = 4096;
 
 // {"flush":true} and nothing else.
+InputScan ScanOf(const StreamBatch& batch) {
+  InputScan scan;
+  const std::size_t step = batch.size() / kSampleRequests + 1;
+  for (std::size_t at = 0; at < batch.size(); ++at) {
+    const Request& request = batch[at].request;
+    const RequestShape row = ShapeOf(request);
+    scan.TakeLongest(row);
+    scan.TakePrefix(request);
+    if (at % step == 0) scan.sample.push_back(row);
+    ++scan.num_requests;
+  }
+  return scan;
+}
+
 bool IsFlush(std::string_view text) {
   constexpr std::size_t kLongest = 64;
   if (text.size() > kLongest || text.find("flush") == std::string_view::npos) return false;
@@ -31,16 +45,10 @@ bool IsFlush(std::string_view text) {
 
 }  // namespace
 
-Workload WorkloadOf(const StreamBatch& batch) {
-  InputScan scan;
-  scan.num_requests = std::ssize(batch);
-  const std::size_t step = batch.size() / kSampleRequests + 1;
-  for (std::size_t at = 0; at < batch.size(); ++at) {
-    const RequestShape row = ShapeOf(batch[at].request);
-    scan.TakeLongest(row);
-    if (at % step == 0) scan.sample.push_back(row);
-  }
-  return WorkloadOf(scan);
+Workload WorkloadOf(const StreamBatch& batch) { return WorkloadOf(ScanOf(batch)); }
+
+Workload WorkloadOf(const StreamBatch& batch, const Setting& setting) {
+  return WorkloadOf(ScanOf(batch), setting);
 }
 
 BatchReader::BatchReader(const ReaderOptions& options, const Tokenizer& tokenizer,

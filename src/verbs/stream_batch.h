@@ -19,6 +19,7 @@
 #include "src/run/job.h"
 #include "src/sampling/request.h"
 #include "src/tokenizer/tokenizer.h"
+#include "src/verbs/chain.h"  // Setting
 
 namespace spillway {
 
@@ -29,6 +30,8 @@ struct StreamedRequest {
 using StreamBatch = std::vector<StreamedRequest>;
 
 Workload WorkloadOf(const StreamBatch& batch);
+// With the prefix of its prompts (WorkloadOf in prompt_file.h).
+Workload WorkloadOf(const StreamBatch& batch, const Setting& setting);
 
 class BatchReader {
  public:

@@ -172,6 +172,17 @@ class HeldOnceTest(PrefixTest):
         self.run_verb("merge", *parts, "--output", output)
         self.assertEqual(output.read_bytes(), expected)
 
+    def test_batches_of_a_stream_have_one_of_their_own(self):
+        """The second batch begins otherwise than the first."""
+        first, second = alike(5), alike(6)
+        for words in ([], ["--kv-policy", "h2o", "--kv-budget", "30%"]):
+            lines = "".join(json.dumps(line) + "\n" for line in [*first, {"flush": True}, *second]).encode()
+            flags = ["generate", "--input", "-", "--output", "-", "--stream", "--verbose", *words]
+            apart, held = [harness.run(self.binary, [*flags, *more], stdin=lines, cwd=self.folder, env=self.env) for more in (APART, [])]
+            self.assertEqual((held.status, held.stdout), (0, apart.stdout), held.stderr)
+            self.assertEqual(held.stderr.count(b"a prefix of 128 tokens"), 2, held.stderr)
+            self.assertEqual(apart.stderr.count(b"a prefix of 0 tokens"), 2, apart.stderr)
+
     def test_plans_count_it_once(self):
         source = harness.write_jsonl(self.folder / "in.jsonl", alike(2))
         reports = []
