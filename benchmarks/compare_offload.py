@@ -30,6 +30,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import llama_cpp  # noqa: E402
 import raw_disk  # noqa: E402
 
 KV_FLAGS = {"full": [], "H2O 20 %": ["--kv-policy", "h2o", "--kv-budget", "20%"]}
@@ -147,17 +148,15 @@ def rates_of(batch, prefill_s, pass_s, args):
 
 def llama_cpp_round(group, gguf, batch, args):
     """Its first pass decodes nothing: as many passes as new tokens."""
-    import compare_transformers
-
     options = argparse.Namespace(threads=os.cpu_count(), prompt_tokens=args.prompt_tokens, new_tokens=args.peer_new_tokens)
-    words = compare_transformers.llama_cpp_words(args.llama_cpp, gguf, batch, options)
+    words = llama_cpp.bench_words(args.llama_cpp, gguf, batch, options)
     done = subprocess.run(
         group.command([*words, "--no-repack"]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     if done.returncode != 0:
         print(f"  llama.cpp, batch {batch}: does not run in the limit (status {done.returncode})", flush=True)
         return None
-    line = compare_transformers.llama_cpp_line(done.stdout)
+    line = llama_cpp.bench_line(done.stdout)
     return rates_of(batch, line["t_pp"], line["t_tg"] / args.peer_new_tokens, args)
 
 

@@ -33,6 +33,7 @@ import safetensors.torch
 import torch
 import transformers
 
+import llama_cpp
 import origin
 from other_programs import QUIET_FRAC, OtherPrograms
 
@@ -244,20 +245,9 @@ def gguf_of(source, work, folder):
     return file
 
 
-def llama_cpp_words(source, gguf, batch, options):
-    words = [source / "build" / "bin" / "llama-batched-bench", "-m", gguf, "-t", options.threads, "-tb", options.threads]
-    words += ["-npp", options.prompt_tokens, "-ntg", options.new_tokens, "-npl", batch, "--output-format", "jsonl"]
-    words += ["-c", batch * (options.prompt_tokens + options.new_tokens) + 64]
-    return [str(word) for word in words]
-
-
-def llama_cpp_line(printed):
-    return next(json.loads(line) for line in printed.splitlines() if line.startswith("{"))
-
-
 def llama_cpp_round(source, gguf, batch, options):
-    words = llama_cpp_words(source, gguf, batch, options)
-    line = llama_cpp_line(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    words = llama_cpp.bench_words(source, gguf, batch, options)
+    line = llama_cpp.bench_line(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     return Rate(line["speed_pp"], line["speed_tg"])
 
 
