@@ -366,7 +366,8 @@ std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrd
 // Whether each tier's bytes are within its cap.
 bool Fits(const Plan& plan);
 
-// Places everything the policy asks for and proves that it fits the caps.
+// Places everything the policy asks for and proves that it fits the caps. Where that is not so with
+// the workload's prefix held once, each row holds all of its tokens.
 // Throws: Error kGpuMemory, kCpuMemory, kDiskSpace with needed against available and the nearest
 // change that fits.
 Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,

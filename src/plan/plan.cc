@@ -174,6 +174,11 @@ Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
   RefuseFourBitsOfRotatedKeys(model.shape, policy);
   Plan plan = LayOut(model, machine, work, policy, needs);
   if (Fits(plan)) return plan;
+  if (!plan.prefix.tokens.empty()) {  // rows that hold it themselves may be elsewhere
+    Workload apart = work;
+    apart.prefix.clear();
+    return MakePlan(model, machine, apart, policy, needs);
+  }
 
   const Tier tier =
       *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return plan.Excess(candidate) > 0; });

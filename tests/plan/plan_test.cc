@@ -173,6 +173,24 @@ TEST(PlanTest, RowsThatEvictKeepWhatTheyWouldWithoutAPrefix) {
   EXPECT_GE(plan.workspace.prompt.columns(), plan.workspace.prompt.slots() + 4 * 192);
 }
 
+// Rows on disk leave so much memory and no more: they hold their prompts themselves.
+TEST(PlanTest, APrefixWithoutRoomIsHeldByTheRows) {
+  Workload work = WorkOf(4, {700, 30});
+  Policy policy = Batches(1, 1);
+  policy.kv_frac = AllOn(Tier::kDisk);
+  const Model model = MakeModel(*BuiltInShape("opt-125m"));
+  Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
+  const Plan apart = MakePlan(model, machine, work, policy, kNeeds);
+  work.prefix.assign(64, 7);
+  const Plan held = MakePlan(model, machine, work, policy, kNeeds);
+  EXPECT_EQ(held.prefix.num_tokens(), 64);
+  machine.cap_bytes[Tier::kCpu] = apart.PlannedBytes(Tier::kCpu);
+  const bool is_tight = held.PlannedBytes(Tier::kCpu) > machine.cap_bytes[Tier::kCpu];
+  const Plan plan = MakePlan(model, machine, work, policy, kNeeds);
+  EXPECT_EQ(plan.prefix.num_tokens(), is_tight ? 0 : 64);
+  EXPECT_TRUE(is_tight) << "with other sizes the test shows nothing";
+}
+
 // The CPU attends beside a GPU in memory of its own, and some keys turn by their row's length.
 TEST(PlanTest, SomePlansHoldNoPrefix) {
   Workload work = WorkOf(4, {220, 30});
