@@ -354,8 +354,13 @@ bool HoldsPrefix(const Model& model, const Machine& machine, const Workload& wor
 // The plan's workload, with requests as their rows have them.
 Workload OwnWork(const Plan& plan, Workload work);
 
-// Places everything; for those that compare many policies. Looks at the caps only to shorten the
-// log of KV on disk where they do not hold all of it: it saves time, and can be done without.
+// Places everything, with the workload's prefix held once where the policy allows it. Looks at the
+// caps only to shorten the log of KV on disk where they do not hold all of it: it saves time, and
+// can be done without.
+Plan LayOutWhole(const Model& model, const Machine& machine, const Workload& work,
+                 const Policy& policy, const KernelNeeds& needs);
+// Likewise, for those that compare many policies, with less of the prefix, or none, where the caps
+// hold no plan with all of it.
 Plan LayOut(const Model& model, const Machine& machine, const Workload& work, const Policy& policy,
             const KernelNeeds& needs);
 
@@ -366,8 +371,7 @@ std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrd
 // Whether each tier's bytes are within its cap.
 bool Fits(const Plan& plan);
 
-// Places everything the policy asks for and proves that it fits the caps. Where that is not so with
-// the workload's prefix held once, each row holds all of its tokens.
+// Places everything the policy asks for, as LayOut does, and proves that it fits the caps.
 // Throws: Error kGpuMemory, kCpuMemory, kDiskSpace with needed against available and the nearest
 // change that fits.
 Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,

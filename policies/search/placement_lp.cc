@@ -183,7 +183,7 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
   policy.weight_frac = placement.weights;
   policy.kv_frac = placement.kv;
   policy.activation_frac = placement.activations;
-  const Plan plan = LayOut(skeleton_, machine_, work_, policy, needs_);
+  const Plan plan = LayOutWhole(skeleton_, machine_, work_, policy, needs_);
   const CostModel model(plan, RatesOf(machine_));
 
   Sample sample;

@@ -18,6 +18,7 @@
 #include "kernels/rows/soft_cap.h"
 #include "spillway/layer.h"
 #include "spillway/plan.h"
+#include "src/base/stop_signal.h"
 #include "src/compute/expert_lists.h"
 #include "src/compute/rope_tables.h"
 #include "src/memory/arena.h"
@@ -138,6 +139,7 @@ class LayerRunner {
     if (layer.part == ComputePart::kHead) return;
     for (int64_t begin = 0; begin < all.rows; begin += plan_.workspace.chunk_tokens) {
       const int64_t rows = std::min(plan_.workspace.chunk_tokens, all.rows - begin);
+      ThrowIfStopRequested();
       Run(layer, all.Part(begin, rows), device, [&](const Attend& op) { attend(op, begin, rows); });
     }
   }

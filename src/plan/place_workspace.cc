@@ -116,8 +116,9 @@ void PlaceBuffers(const Plan& plan, WorkspacePlan& work, ArenaLayout& arena) {
 
 WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayout& arena) {
   WorkspacePlan work;
-  work.chunk_tokens = std::clamp<int64_t>(plan.policy.prefill_chunk, 1,
-                                          std::max(plan.batch.prompt_tokens, plan.batch.rows));
+  work.chunk_tokens = std::clamp<int64_t>(
+      plan.policy.prefill_chunk, 1,
+      std::max({plan.batch.prompt_tokens, plan.batch.rows, plan.prefix.num_tokens()}));
   work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
   const bool evicts = plan.kept.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(

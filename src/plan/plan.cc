@@ -57,8 +57,8 @@ Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& whol
 
 }  // namespace
 
-Plan LayOut(const Model& model, const Machine& machine, const Workload& work, const Policy& policy,
-            const KernelNeeds& needs) {
+Plan LayOutWhole(const Model& model, const Machine& machine, const Workload& work,
+                 const Policy& policy, const KernelNeeds& needs) {
   Plan plan = LayOutOnce(model, machine, work, policy, needs);
   while (plan.kv_log.exists() && !Fits(plan)) {
     Policy shorter = policy;
@@ -78,6 +78,32 @@ Workload OwnWork(const Plan& plan, Workload work) {
   for (RequestShape& request : work.sample) request = plan.OwnShape(request);
   work.longest = plan.OwnShape(work.longest);
   return work;
+}
+
+namespace {
+
+int64_t ExcessOf(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const Tier tier : kAllTiers) bytes += plan.Excess(tier);
+  return bytes;
+}
+
+}  // namespace
+
+// Rows that hold their prompts themselves may hold them elsewhere.
+Plan LayOut(const Model& model, const Machine& machine, const Workload& work, const Policy& policy,
+            const KernelNeeds& needs) {
+  constexpr std::size_t kLeastPart = 8;  // of the prefix that is worth a try
+  Plan whole = LayOutWhole(model, machine, work, policy, needs);
+  if (whole.prefix.tokens.empty() || Fits(whole)) return whole;
+  Workload shorter = work;
+  for (std::size_t part = 2; !shorter.prefix.empty(); part *= 2) {
+    const std::size_t steps = part > kLeastPart ? 0 : work.prefix.size() / part / kPrefixStep;
+    shorter.prefix.resize(steps * kPrefixStep);
+    Plan plan = LayOutWhole(model, machine, shorter, policy, needs);
+    if (Fits(plan) || (shorter.prefix.empty() && ExcessOf(plan) < ExcessOf(whole))) return plan;
+  }
+  return whole;
 }
 
 int64_t Plan::KvBytes() const {
@@ -174,17 +200,13 @@ Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
   RefuseFourBitsOfRotatedKeys(model.shape, policy);
   Plan plan = LayOut(model, machine, work, policy, needs);
   if (Fits(plan)) return plan;
-  if (!plan.prefix.tokens.empty()) {  // rows that hold it themselves may be elsewhere
-    Workload apart = work;
-    apart.prefix.clear();
-    return MakePlan(model, machine, apart, policy, needs);
-  }
 
   const Tier tier =
       *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return plan.Excess(candidate) > 0; });
   const CapWords words = CapWordsOf(machine, tier);
   const int64_t needed = plan.PlannedBytes(tier);
-  const int64_t kv_bytes = plan.kv[tier].region.bytes;
+  const int64_t prefix_bytes = tier == plan.device() ? plan.prefix.kv.bytes : 0;
+  const int64_t kv_bytes = plan.kv[tier].region.bytes + prefix_bytes;
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
   // Weights on disk are the store of all weights, whatever memory holds of them.
   const int64_t weight_bytes = tier == Tier::kDisk ? needed - rows_bytes : plan.weight_bytes[tier];

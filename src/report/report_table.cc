@@ -64,8 +64,9 @@ std::string KeptText(const Plan& plan, const KvKeep& keep) {
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
   const bool per_head = plan.KvRuns() > 1;
   std::string line =
-      fmt::format("{}: {}{} of the longest row, {} slots{}", KvPolicyName(plan.policy.kv.kind),
-                  per_head ? "at most " : "", KeptText(plan, keep), slots,
+      fmt::format("{}: {}{} of the longest row{}, {} slots{}", KvPolicyName(plan.policy.kv.kind),
+                  per_head ? "at most " : "", KeptText(plan, keep),
+                  plan.CachePrefix() > 0 ? " behind the prefix" : "", slots,
                   per_head ? " a KV head in the mean" : "");
   if (plan.policy.kv_bits.coded())
     line += fmt::format(" of {} bits", KvBitsText(plan.policy.kv_bits));
@@ -180,8 +181,14 @@ std::string PhaseLine(int64_t num_tokens, double seconds) {
 }
 
 // Of how many tokens K and V were another row's.
+std::string PrefixLine(const Plan& plan) {
+  if (plan.prefix.tokens.empty()) return "";
+  return TableLine("prefix", fmt::format("{} tokens that all prompts begin with, held once",
+                                         plan.prefix.num_tokens()));
+}
+
 std::string SharedText(int64_t num_tokens) {
-  return num_tokens == 0 ? "" : fmt::format(", {} of them computed with another row", num_tokens);
+  return num_tokens == 0 ? "" : fmt::format(", {} of them not computed anew", num_tokens);
 }
 
 std::string TierLines(const Plan& plan) {
@@ -192,7 +199,9 @@ std::string TierLines(const Plan& plan) {
         tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),
         fmt::format("{} planned of {} allowed (weights {}, KV {})",
                     SizeText(plan.PlannedBytes(tier)), SizeText(plan.machine.cap_bytes[tier]),
-                    SizeText(plan.weight_bytes[tier]), SizeText(plan.kv[tier].region.bytes)));
+                    SizeText(plan.weight_bytes[tier]),
+                    SizeText(plan.kv[tier].region.bytes +
+                             (tier == plan.device() ? plan.prefix.kv.bytes : 0))));
   }
   return text;
 }
@@ -241,10 +250,7 @@ std::string PlanTable(const Plan& plan, const Workload& work,
                   Count(plan.num_batches, "batch", "batches"), plan.workspace.chunk_tokens));
   text += TableLine("KV", KvLine(plan, plan.MostRunKeep(plan.longest.slots()),
                                  plan.HeadSlots(plan.MostRowSlots(plan.longest.slots()))));
-  if (!plan.prefix.tokens.empty())
-    text += TableLine("prefix", fmt::format("{} tokens that all prompts begin with, held once",
-                                            plan.prefix.num_tokens()));
-  text += AttentionLine(plan) + BytesTable(plan);
+  text += PrefixLine(plan) + AttentionLine(plan) + BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
   text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
@@ -265,7 +271,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
                                 Count(prefill.passes + decode.passes, "pass", "passes")));
   if (plan.kept.evicts() || plan.policy.kv_bits.coded())
     text += TableLine("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
-  text += AttentionLine(plan);
+  text += PrefixLine(plan) + AttentionLine(plan);
   text += TableLine("prefill", PhaseLine(prefill.prompt_tokens, prefill.seconds) +
                                    SharedText(trace.shared_prompt_tokens));
   if (decode.passes > 0)

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
 #include "src/base/stop_signal.h"
 #include "src/requests/custom_ids.h"
 #include "src/requests/input_form.h"
@@ -149,7 +150,11 @@ void InputScan::TakePrefix(const Request& request) {
   const auto before = std::span(request.prompt).first(num_before);
   if (num_requests == 0) return prefix.assign(before.begin(), before.end());
   const auto differ = std::ranges::mismatch(prefix, before);
+  const int64_t steps_before = std::ssize(prefix) / kPrefixStep;
   prefix.erase(differ.in1, prefix.end());
+  const int64_t lost = (steps_before - std::ssize(prefix) / kPrefixStep) * kPrefixStep;
+  if (num_requests >= kAlikeRequests && lost > other_beginning.tokens_lost)
+    other_beginning = {request.line, num_requests, lost};
 }
 
 void InputScan::NoteCut(const Request& request) {

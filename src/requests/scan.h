@@ -14,11 +14,21 @@
 
 namespace spillway {
 
+// Requests after which one that begins otherwise is worth a word.
+inline constexpr int64_t kAlikeRequests = 16;
+
 // Lines that cannot run, of one code.
 struct BadLines {
   std::string code;
   int64_t num_lines = 0;
   std::string first;  // the message of the first of them, which begins with its number
+};
+
+// A request that begins otherwise than those before it.
+struct OtherBeginning {
+  int64_t line = 0;         // 0: there is none
+  int64_t num_before = 0;   // requests
+  int64_t tokens_lost = 0;  // of what these have in common, in whole steps of kPrefixStep
 };
 
 struct InputScan {
@@ -40,8 +50,9 @@ struct InputScan {
   std::vector<PassedKey> passed_keys;
   // Tokens that all prompts begin with, before those whose logits are wanted.
   std::vector<TokenId> prefix;
-  int64_t num_cut = 0;         // prompts, or contexts to score, that were too long
-  int64_t first_cut_line = 0;  // where there are any
+  OtherBeginning other_beginning;  // that shortened the prefix most, after kAlikeRequests or more
+  int64_t num_cut = 0;             // prompts, or contexts to score, that were too long
+  int64_t first_cut_line = 0;      // where there are any
 
   void TakeLongest(const RequestShape& row);
   // Shortens the prefix to what the request begins with too; the first one's is its own. Requires:

@@ -37,6 +37,7 @@ struct Row {
   int64_t num_apart = 0;   // of them: those that the row's cache leaves out, all or none
   int64_t num_past = 0;    // tokens behind these whose K and V are stored
   int64_t num_logits = 0;  // that it was given and that were finite
+  int64_t num_shared = 0;  // tokens of its prompt whose K and V others had; known once it is fed
 
   // The prompt behind the prefix.
   std::span<const TokenId> OwnPrompt() const {

@@ -144,6 +144,7 @@ void Engine::DropRows(const std::vector<RowBatch>& batches) {
       trace_.lost_tokens += row->num_logits;
       if (row->num_past == 0) continue;
       trace_.lost_prompt_tokens += std::ssize(row->request.prompt);
+      trace_.shared_prompt_tokens -= row->num_shared;
       progress_.prompt_tokens -= std::ssize(row->request.prompt);
       progress_.decode_tokens -= row->NumDecoded();
     }
@@ -286,11 +287,15 @@ void Engine::SeeLogits(const RowBatch& batch) {
 void Engine::EndRows(RowBatch& batch, Job& job) {
   const double begin_s = NowSeconds();
   int64_t num_seen = 0;
-  for (const PackedRow& row : batch.packed().rows) trace_.shared_prompt_tokens += row.num_shared;
-  for (const std::unique_ptr<Row>& row : batch.rows()) {
+  for (std::size_t at = 0; at < batch.rows().size(); ++at) {
+    const std::unique_ptr<Row>& row = batch.rows()[at];
     if (row->num_past == 0) {
       pass_.prompt_tokens += std::ssize(row->request.prompt);
-      trace_.shared_prompt_tokens += row->num_apart;
+      row->num_shared = row->num_apart + batch.packed().rows[at].num_shared;
+      // The first one stands for the prefix as it was computed.
+      if (std::exchange(prefix_is_counted_, true) == false)
+        row->num_shared -= plan_.prefix.num_tokens();
+      trace_.shared_prompt_tokens += row->num_shared;
     } else {
       ++settled_in_pass_;
     }

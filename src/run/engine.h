@@ -71,6 +71,7 @@ class Engine {
   WorkDone& progress_;              // of the totals
   PhaseTotals pass_;                // the one that runs
   int64_t settled_in_pass_ = 0;     // tokens of decode that its batches have done or need no more
+  bool prefix_is_counted_ = false;  // among prompts that were computed
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;           // at its begin
   PerLink<LinkTotals> links_before_;  // when they were last added to a phase

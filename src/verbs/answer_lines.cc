@@ -223,7 +223,8 @@ class AnswerStages final : public Stages {
   void SayWhatRuns(const Setting& setting, const PlannedRun& planned) {
     output_.line().Clear();
     if (flags_.verbosity == Verbosity::kQuiet) return;
-    PrintTo(stderr, InputText(flags_, scan_, rest_.num_requests) + PrefixText(planned.plan) +
+    PrintTo(stderr, InputText(flags_, scan_, rest_.num_requests) +
+                        PrefixText(planned.work, planned.plan) +
                         DoneByText(rest_.num_requests, expected_));
     // Of a search's result plan alone tells what would help: it searches on for it.
     if (!expected_) PrintTo(stderr, AdviceText(setting, planned, std::nullopt));

@@ -63,13 +63,31 @@ std::string InputText(const Config& config, const InputScan& scan, int64_t num_l
   if (num_left < scan.num_requests)
     text += fmt::format("  {} are answered, {} are left\n",
                         GroupedText(scan.num_requests - num_left), GroupedText(num_left));
+  const OtherBeginning& other = scan.other_beginning;
+  if (other.line > 0 && config.shares_beginnings)
+    text += fmt::format(
+        "  line {} does not begin as the {} before it, which have {} more tokens in common: each "
+        "row "
+        "computes these\n",
+        other.line, GroupedText(other.num_before), GroupedText(other.tokens_lost));
   return text + ReasonsText(scan.bad_lines);
 }
 
-std::string PrefixText(const Plan& plan) {
-  if (plan.prefix.tokens.empty()) return "";
-  return fmt::format("  the first {} tokens of all are the same: computed and held once\n",
-                     GroupedText(plan.prefix.num_tokens()));
+std::string PrefixText(const Workload& work, const Plan& plan) {
+  if (work.prefix.empty()) return "";
+  const int64_t num_tokens = plan.prefix.num_tokens();
+  std::string how = "computed and held once";
+  if (num_tokens < std::ssize(work.prefix))
+    how = fmt::format("{} of them are computed and held once, as memory has room for no more",
+                      GroupedText(num_tokens));
+  if (plan.AttendsBeside())
+    how =
+        "computed for each row, as the CPU attends (--no-cpu-attention computes and holds them "
+        "once)";
+  if (plan.shape.rope.scaling.depends_on_length())
+    how = "computed for each row, as keys turn by its length";
+  return fmt::format("  the first {} tokens of all are the same: {}\n",
+                     GroupedText(std::ssize(work.prefix)), how);
 }
 
 std::string DoneByText(int64_t num_requests, const std::optional<Prediction>& predicted) {

@@ -14,11 +14,12 @@
 namespace spillway {
 
 // Lines, tokens to read and at most to write, the longest row, and what cannot run, by reason: at
-// most eight lines. `num_left`: of the requests, which no run has answered.
+// most nine lines. `num_left`: of the requests, which no run has answered.
 std::string InputText(const Config& config, const InputScan& scan, int64_t num_left);
 
-// A line on what the plan holds once for all rows; empty where that is nothing.
-std::string PrefixText(const Plan& plan);
+// A line on what all prompts begin with, and how much of it the plan holds once for all rows; empty
+// where they have nothing in common.
+std::string PrefixText(const Workload& work, const Plan& plan);
 
 // A line: "20,000 requests, done about Thu 03:40, 1,480 requests/h, prefill 62 % of the time";
 // empty where nothing is predicted.

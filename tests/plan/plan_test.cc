@@ -173,6 +173,16 @@ TEST(PlanTest, RowsThatEvictKeepWhatTheyWouldWithoutAPrefix) {
   EXPECT_GE(plan.workspace.prompt.columns(), plan.workspace.prompt.slots() + 4 * 192);
 }
 
+// Rows that feed one token each do not make the prefix go through the layers one by one.
+TEST(PlanTest, AChunkIsLongEnoughForThePrefix) {
+  Workload work = WorkOf(2, {513, 4});
+  work.prefix.assign(512, 7);
+  const Plan plan = MakePlan(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{1} << 40),
+                             work, Batches(2, 1), kNeeds);
+  EXPECT_EQ(plan.batch.prompt_tokens, 2);
+  EXPECT_EQ(plan.workspace.chunk_tokens, 512);
+}
+
 // Rows on disk leave so much memory and no more: they hold their prompts themselves.
 TEST(PlanTest, APrefixWithoutRoomIsHeldByTheRows) {
   Workload work = WorkOf(4, {700, 30});
