@@ -145,6 +145,7 @@ struct Config {
   std::optional<int64_t> prefill;    // known tokens of the first pass of a row
 
   std::optional<int64_t> prompt_len;  // tokens of a synthetic row
+  int64_t prefix_len = 0;             // of them, those that all rows begin with
   std::optional<int64_t> gen_len;
   std::optional<int64_t> num_requests;
 

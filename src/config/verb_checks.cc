@@ -173,7 +173,7 @@ void CheckPlan(Config& config, const Stated& stated) {
     throw Error(ErrorCode::kFlag,
                 "--max-new-tokens: belongs to --input; without one give --gen-len");
   }
-  for (const char* name : {"prompt-len", "gen-len", "num-requests"}) {
+  for (const char* name : {"prompt-len", "prefix-len", "gen-len", "num-requests"}) {
     if (!stated.Has(name)) continue;
     throw Error(ErrorCode::kFlag,
                 fmt::format("--{}: the lengths come from --input; leave one of the two out", name));

@@ -143,6 +143,8 @@ std::vector<Flag> SyntheticFlags() {
   return {
       Integer("prompt-len", "tokens of each prompt, the start token included (512)",
               &Config::prompt_len, 1, kMaxTokens),
+      Integer("prefix-len", "of them, those that all begin with, in whole steps of 64 (0)",
+              &Config::prefix_len, 0, kMaxTokens),
       Integer("gen-len", "tokens to generate for each prompt (32)", &Config::gen_len, 1,
               kMaxTokens),
       Integer("num-requests", "prompts (one block of the given batches; 64 where none are given)",

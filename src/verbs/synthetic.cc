@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
 #include "src/sampling/random.h"
 
 namespace spillway {
@@ -18,6 +19,29 @@ constexpr int64_t kRows = 64;
 
 // Rows are alike: more would only be counted again and again while policies are compared.
 constexpr int64_t kSampleRows = 4096;
+
+TokenId TokenAt(const ModelShape& shape, uint64_t seed, int64_t line, int64_t position) {
+  if (position == 0 && shape.bos >= 0) return shape.bos;
+  const double draw =
+      UniformDraw(seed, static_cast<uint64_t>(line), static_cast<uint64_t>(position));
+  return static_cast<TokenId>(draw * static_cast<double>(shape.vocab_size));
+}
+
+// The tokens that all rows begin with: those of line 0, which is no row's.
+std::vector<TokenId> PrefixOf(const Config& config, const ModelShape& shape,
+                              const RequestShape& row) {
+  if (config.prefix_len >= row.prompt_tokens) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--prefix-len {}: all of a prompt's {} tokens; give fewer, or a larger "
+                            "--prompt-len",
+                            config.prefix_len, row.prompt_tokens));
+  }
+  std::vector<TokenId> prefix;
+  const int64_t num_tokens = config.prefix_len / kPrefixStep * kPrefixStep;
+  for (int64_t position = 0; position < num_tokens; ++position)
+    prefix.push_back(TokenAt(shape, config.seed, 0, position));
+  return prefix;
+}
 
 }  // namespace
 
@@ -38,23 +62,25 @@ Workload SyntheticWork(const Config& config, const ModelShape& shape) {
   const int64_t sampled = std::min(work.num_requests, std::max(kSampleRows, batch_rows));
   work.sample.assign(static_cast<std::size_t>(sampled), row);
   work.longest = row;
+  work.prefix = PrefixOf(config, shape, row);
   return work;
 }
 
 SyntheticJob::SyntheticJob(const Workload& work, const ModelShape& shape, uint64_t seed)
-    : num_rows_(work.num_requests), row_(work.longest), shape_(shape), seed_(seed) {}
+    : num_rows_(work.num_requests),
+      row_(work.longest),
+      prefix_(work.prefix),
+      shape_(shape),
+      seed_(seed) {}
 
 std::optional<Request> SyntheticJob::Next() {
   if (num_given_ == num_rows_) return std::nullopt;
   Request request;
   request.line = ++num_given_;
   request.custom_id = std::to_string(request.line);
-  if (shape_.bos >= 0) request.prompt.push_back(shape_.bos);
-  while (static_cast<int64_t>(request.prompt.size()) < row_.prompt_tokens) {
-    const double draw = UniformDraw(seed_, static_cast<uint64_t>(request.line),
-                                    static_cast<uint64_t>(request.prompt.size()));
-    request.prompt.push_back(static_cast<TokenId>(draw * static_cast<double>(shape_.vocab_size)));
-  }
+  request.prompt = prefix_;
+  while (std::ssize(request.prompt) < row_.prompt_tokens)
+    request.prompt.push_back(TokenAt(shape_, seed_, request.line, std::ssize(request.prompt)));
   request.sampling.max_tokens = row_.max_new_tokens;
   request.sampling.ignore_eos = true;
   return request;

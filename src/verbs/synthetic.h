@@ -15,14 +15,14 @@
 
 namespace spillway {
 
-// --num-requests rows of --prompt-len and --gen-len tokens. Without --num-requests one block of
-// the given batches; 64 rows where no batch size is given.
-// Throws: Error kFlag: a row is longer than the model's positions.
+// --num-requests rows of --prompt-len and --gen-len tokens, which begin with --prefix-len tokens of
+// all. Without --num-requests one block of the given batches; 64 rows where no batch size is given.
+// Throws: Error kFlag: a row is longer than the model's positions, or all of a prompt is prefix.
 Workload SyntheticWork(const Config& config, const ModelShape& shape);
 
 // Greedy rows of exactly work.longest; the end-of-text token is an ordinary one. A prompt is the
 // start token, where the family has one, and tokens drawn uniformly from the vocabulary, a
-// function of (seed, row) alone.
+// function of (seed, row) alone behind those that all begin with.
 class SyntheticJob final : public Job {
  public:
   // Lifetime: the shape outlives the job.
@@ -43,6 +43,7 @@ class SyntheticJob final : public Job {
 
   int64_t num_rows_;
   RequestShape row_;
+  std::vector<TokenId> prefix_;
   const ModelShape& shape_;
   uint64_t seed_;
   int64_t num_given_ = 0;

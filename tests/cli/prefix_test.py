@@ -191,6 +191,17 @@ class HeldOnceTest(PrefixTest):
             text = b"line 21 does not begin as the 20 before it, which have 128 more tokens in common"
             self.assertEqual(text in stderr, says, stderr)
 
+    def test_synthetic_rows_may_have_one(self):
+        words = ["--prompt-len", 200, "--prefix-len", 150, "--gen-len", 3, "--num-requests", 6]
+        prints = set()
+        for flags in (["--gpu-batch-size", 6], ["--gpu-batch-size", 2, "--cpu-memory", "64MiB"], ["--gpu-batch-size", 4, "--prefill-chunk", 9]):
+            report = self.report_of("bench", *words, *flags)
+            self.assertEqual(report["kv"]["prefix_tokens"], 128)
+            prints.add(report["fingerprint"])
+        self.assertEqual(len(prints), 1)
+        self.assertEqual(self.report_of("plan", *words)["kv"]["prefix_tokens"], 128)
+        self.assertIn("--prefix-len 200", self.refusal(2, "plan", "--prompt-len", 200, "--prefix-len", 200))
+
     def test_plans_count_it_once(self):
         source = harness.write_jsonl(self.folder / "in.jsonl", alike(2))
         reports = []
