@@ -67,9 +67,7 @@ class Search {
       return std::move(result_);
     }
     std::ranges::stable_sort(drafts, std::greater<>(), &Draft::tokens_per_s);
-    for (std::size_t storage = 0; storage < input_.storage.size(); ++storage) {
-      TryBestOf(storage, drafts);
-    }
+    TryBestOfEach(drafts);
     for (const Draft& draft : drafts) {
       if (result_.best.size() == kNumFinalists || tried_.size() == kMaxTries) break;
       Try(draft.block);
@@ -83,13 +81,24 @@ class Search {
   }
 
  private:
-  // Tries the drafts of one storage until one of them is among the results, so that each storage
-  // has its place there.
-  void TryBestOf(std::size_t storage, const std::vector<Draft>& drafts) {
-    if (input_.storage.size() == 1) return;
+  // Gives each storage a place among the results. So it does, where requests begin alike, to
+  // attention on the GPU and on the CPU beside it: one holds what they begin with once, the other
+  // does not, and drafts of one may fill all places.
+  void TryBestOfEach(const std::vector<Draft>& drafts) {
+    const std::size_t num_storages = input_.storage.size();
+    for (std::size_t storage = 0; num_storages > 1 && storage < num_storages; ++storage)
+      TryBestOf(drafts, [&](const BlockShape& block) { return block.storage == storage; });
+    if (input_.work.prefix.empty()) return;
+    for (const bool beside : AttentionChoices())
+      TryBestOf(drafts, [&](const BlockShape& block) { return block.cpu_attention == beside; });
+  }
+
+  // Tries the drafts of a kind until one of them is among the results.
+  template <typename F>
+  void TryBestOf(const std::vector<Draft>& drafts, F is_of_kind) {
     for (const Draft& draft : drafts) {
       const std::size_t before = result_.best.size();
-      if (draft.block.storage == storage) Try(draft.block);
+      if (is_of_kind(draft.block)) Try(draft.block);
       if (result_.best.size() > before) return;
     }
   }

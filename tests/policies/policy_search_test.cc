@@ -81,6 +81,25 @@ TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
   }
 }
 
+// Attention on the CPU holds no prefix, and may be the faster one all the same.
+TEST(PolicySearch, LooksAtBothPlacesOfAttentionWhereRequestsBeginAlike) {
+  Workload work = WorkOf(100, {510, 128});
+  work.prefix.assign(448, 7);
+  const Model model = MakeModel(*BuiltInShape("opt-30b"));
+  const Machine machine =
+      ReadMachine(std::filesystem::path(SPILLWAY_SOURCE_DIR) / "examples/machines/rtx-4090.json");
+  const auto rate_of = [&](std::optional<bool> cpu_attention) {
+    GivenPolicy given;
+    given.cpu_attention = cpu_attention;
+    const SearchResult result =
+        SearchPolicies({model, machine, work, given, kNeeds, Simulated, {StorageChoice{}}, false});
+    return result.best.front().prediction.generated_tokens_per_s;
+  };
+  const double best = rate_of({});
+  EXPECT_GE(best, 0.99 * rate_of(true));
+  EXPECT_GE(best, 0.99 * rate_of(false));
+}
+
 // FlexGen's policies for OPT-30B on a T4 (benchmark suites of FlexGen and H2O), in our schedule.
 struct Published {
   RequestShape row;
