@@ -20,7 +20,6 @@ import dataclasses
 import datetime
 import gc
 import json
-import os
 import pathlib
 import shutil
 import statistics

@@ -284,7 +284,11 @@ struct Plan {
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t decoder_layer) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t decoder_layer) const;  // bytes
-  int64_t KvBytes() const;     // of a block of batches, all tiers
+  int64_t KvBytes() const;  // of a block of batches and of the prefix, all tiers
+  // Likewise, as they are placed in one.
+  int64_t KvBytesIn(Tier tier) const {
+    return kv[tier].region.bytes + (tier == device() ? prefix.kv.bytes : 0);
+  }
   int64_t KvLogBytes() const;  // on disk, of a block of batches
   // Tokens that the log holds of each row of a cell's batch before its pass, and after it.
   int64_t LoggedBefore(const Cursor& cell) const {

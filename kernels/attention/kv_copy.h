@@ -23,7 +23,8 @@ struct KvRun {
 
 void CopyKv(std::span<const KvRun> runs, ThreadPool& pool);
 
-// GPU form: the list and what it points to are in GPU memory. Stream: one kernel.
+// GPU form: the list and what it points to are in GPU memory. Stream: one
+// kernel, or more where there are very many runs.
 void CopyKvAsync(std::span<const KvRun> runs, Stream& stream);
 
 }  // namespace spillway::kernels

@@ -58,9 +58,12 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
 
 void CpuExecutor::GatherExperts(const Cell& cell) {
   experts_ = &std::get<Experts>(cell.layer.ops.front());
-  const int64_t choice = StateColumn(plan_.shape, experts_->choice);
-  layer_.ForStates(cell, [&](float* states) { gathered_.push_back({states, states + choice}); });
+  layer_.ForStates(cell, [&](float* states) { GatherToken(*experts_, states); });
   if (!GathersAllBatches(plan_)) EndLayer();
+}
+
+void CpuExecutor::GatherToken(const Experts& experts, float* states) {
+  gathered_.push_back({states, states + StateColumn(plan_.shape, experts.choice)});
 }
 
 void CpuExecutor::EndLayer() {
@@ -75,11 +78,17 @@ void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
   ProgramInput input = all.Part(chunk.begin, chunk.size());
   input.hidden = chunk.hidden;
   runner_.Run(cell.layer, input, *this, [&](const Attend& op) {
-    if (plan_.ReflectsHeads()) Reflect(cell.layer, chunk.size());
-    Turn(layer_.TurnedInputs(At(op.qkv).data, chunk.size()));
-    AttendChunk(op, cell, chunk);
-    Turn(layer_.TurnedOutputs(At(op.y).data, chunk.size()));
+    AttendTurned(op, cell.layer, chunk.size(), [&] { AttendChunk(op, cell, chunk); });
   });
+}
+
+template <typename F>
+void CpuExecutor::AttendTurned(const Attend& op, const PlannedLayer& layer, int64_t rows,
+                               F attend) {
+  if (plan_.ReflectsHeads()) Reflect(layer, rows);
+  Turn(layer_.TurnedInputs(At(op.qkv).data, rows));
+  attend();
+  Turn(layer_.TurnedOutputs(At(op.y).data, rows));
 }
 
 void CpuExecutor::Turn(const kernels::HeadTurnArgs& heads) {
@@ -235,11 +244,8 @@ void CpuExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
   const int64_t stride = StateWidth(plan_.shape);
   if (HasExperts(cell.layer.ops)) {
     const auto& experts = std::get<Experts>(cell.layer.ops.front());
-    const int64_t choice = StateColumn(plan_.shape, experts.choice);
-    for (int64_t token = 0; token < prefix_.num_tokens(); ++token) {
-      float* states = prefix_.Hidden() + token * stride;
-      gathered_.push_back({states, states + choice});
-    }
+    for (int64_t token = 0; token < prefix_.num_tokens(); ++token)
+      GatherToken(experts, prefix_.Hidden() + token * stride);
   } else {
     const ProgramInput all = {{prefix_.Hidden(), stride},
                               prefix_.num_tokens(),
@@ -247,24 +253,21 @@ void CpuExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
                               prefix_.positions(),
                               ropes_.For(cell.layer, cell.batch)};
     runner_.RunPrompt(cell.layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
-      AttendPrefix(op, cell.layer, {begin, begin + rows});
+      AttendTurned(op, cell.layer, rows, [&] {
+        AttendPrefix(op, cell.layer, {begin, begin + rows});
+      });
     });
   }
   prefix_.Advance();
 }
 
 void CpuExecutor::AttendPrefix(const Attend& op, const PlannedLayer& layer, TokenRange tokens) {
-  const Rows qkv = At(op.qkv);
-  const Rows attended = At(op.y);
-  if (plan_.ReflectsHeads()) Reflect(layer, tokens.size());
-  Turn(layer_.TurnedInputs(qkv.data, tokens.size()));
   const kernels::AttentionRow row = prefix_.Row(layer.decoder_layer, tokens.begin, tokens.size());
-  kernels::AttentionArgs args = layer_.Attention(op, qkv.data, attended.data, {&row, 1});
+  kernels::AttentionArgs args = layer_.Attention(op, At(op.qkv).data, At(op.y).data, {&row, 1});
   args.token_scores_stride = prefix_.num_tokens();
   if (row.token_scores != nullptr && tokens.begin == 0)
     std::fill_n(row.token_scores, plan_.shape.num_heads * prefix_.num_tokens(), 0.0F);
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
-  Turn(layer_.TurnedOutputs(attended.data, tokens.size()));
 }
 
 void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows) {

@@ -54,6 +54,7 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   void ComputeChunk(const Cell& cell, const Chunk& chunk);
   void ComputeHead(const Cell& cell);
   void GatherExperts(const Cell& cell);  // a layer of nothing else
+  void GatherToken(const Experts& experts, float* states);
 
   // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
@@ -61,6 +62,10 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   // Takes the plan's prefix through the layer, the first time that the layer is computed.
   void AdvancePrefix(const Cell& cell, int64_t layer);
   void AttendPrefix(const Attend& op, const PlannedLayer& layer, TokenRange tokens);
+  // Attention of `rows` tokens in the buffers, by `attend()`, with what the plan does to heads
+  // before it and behind.
+  template <typename F>
+  void AttendTurned(const Attend& op, const PlannedLayer& layer, int64_t rows, F attend);
   void Turn(const kernels::HeadTurnArgs& heads);
   void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in the buffer
 

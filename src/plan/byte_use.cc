@@ -8,13 +8,13 @@ PerTier<UsedBytes> BytesByUse(const Plan& plan) {
   PerTier<UsedBytes> used;
   for (const Tier tier : kAllTiers) {
     used[tier][ByteUse::kWeights] = plan.weight_bytes[tier];
-    used[tier][ByteUse::kKv] = plan.kv[tier].region.bytes;
+    used[tier][ByteUse::kKv] = plan.KvBytesIn(tier);
     used[tier][ByteUse::kActivations] = plan.hidden[tier].region.bytes;
   }
   used[Tier::kDisk][ByteUse::kKv] += plan.KvLogBytes();
   for (const Region& slot : plan.kv_log.staging) used[Tier::kCpu][ByteUse::kStaging] += slot.bytes;
   UsedBytes& device = used[plan.device()];
-  device[ByteUse::kKv] += plan.prefix.kv.bytes + plan.prefix.scores.bytes;
+  device[ByteUse::kKv] += plan.prefix.scores.bytes;
   device[ByteUse::kActivations] += plan.prefix.hidden.bytes;
   device[ByteUse::kStaging] += plan.weight_staging.bytes;
   for (const StagingPlan& staging : {plan.kv_staging, plan.hidden_staging}) {

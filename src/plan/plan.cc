@@ -109,7 +109,7 @@ Plan LayOut(const Model& model, const Machine& machine, const Workload& work, co
 int64_t Plan::KvBytes() const {
   int64_t slots = 0;
   for (const Tier tier : kAllTiers) slots += kv_begin[tier].back();
-  return slots * slot_bytes * num_batches;
+  return slots * slot_bytes * num_batches + prefix.kv.bytes;
 }
 
 int64_t Plan::KvLogBytes() const { return num_batches * shape.num_layers * kv_log.StagingBytes(); }
@@ -205,8 +205,7 @@ Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
       *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return plan.Excess(candidate) > 0; });
   const CapWords words = CapWordsOf(machine, tier);
   const int64_t needed = plan.PlannedBytes(tier);
-  const int64_t prefix_bytes = tier == plan.device() ? plan.prefix.kv.bytes : 0;
-  const int64_t kv_bytes = plan.kv[tier].region.bytes + prefix_bytes;
+  const int64_t kv_bytes = plan.KvBytesIn(tier);
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
   // Weights on disk are the store of all weights, whatever memory holds of them.
   const int64_t weight_bytes = tier == Tier::kDisk ? needed - rows_bytes : plan.weight_bytes[tier];

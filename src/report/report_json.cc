@@ -333,7 +333,7 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   json["kv"]["recent"] = keep.recent;
   json["kv"]["sinks"] = keep.sinks;
   json["kv"]["slots_per_row"] = plan.HeadSlots(plan.MostRowSlots(plan.longest.slots()));
-  json["kv"]["bytes"] = plan.KvBytes() + plan.prefix.kv.bytes;
+  json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return JsonFileText(json);
 }

@@ -199,9 +199,7 @@ std::string TierLines(const Plan& plan) {
         tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),
         fmt::format("{} planned of {} allowed (weights {}, KV {})",
                     SizeText(plan.PlannedBytes(tier)), SizeText(plan.machine.cap_bytes[tier]),
-                    SizeText(plan.weight_bytes[tier]),
-                    SizeText(plan.kv[tier].region.bytes +
-                             (tier == plan.device() ? plan.prefix.kv.bytes : 0))));
+                    SizeText(plan.weight_bytes[tier]), SizeText(plan.KvBytesIn(tier))));
   }
   return text;
 }

@@ -145,9 +145,7 @@ void InputScan::TakeLongest(const RequestShape& row) {
 }
 
 void InputScan::TakePrefix(const Request& request) {
-  const auto num_before =
-      request.prompt.size() - static_cast<std::size_t>(request.NumPromptLogits());
-  const auto before = std::span(request.prompt).first(num_before);
+  const std::span<const TokenId> before = request.BeforeLogits();
   if (num_requests == 0) return prefix.assign(before.begin(), before.end());
   const auto differ = std::ranges::mismatch(prefix, before);
   const int64_t steps_before = std::ssize(prefix) / kPrefixStep;

@@ -135,9 +135,7 @@ class BlockBuilder::JobRequests final : public RequestSource {
 
 void BlockBuilder::RefuseOtherPrefix(const Request& request) const {
   const std::vector<TokenId>& prefix = plan_.prefix.tokens;
-  const std::span<const TokenId> before(
-      request.prompt.data(),
-      request.prompt.size() - static_cast<std::size_t>(request.NumPromptLogits()));
+  const std::span<const TokenId> before = request.BeforeLogits();
   if (before.size() >= prefix.size() && std::ranges::equal(before.first(prefix.size()), prefix))
     return;
   ThrowChanged(request, "does not begin as all lines did");

@@ -293,8 +293,7 @@ void Engine::EndRows(RowBatch& batch, Job& job) {
       pass_.prompt_tokens += std::ssize(row->request.prompt);
       row->num_shared = row->num_apart + batch.packed().rows[at].num_shared;
       // The first one stands for the prefix as it was computed.
-      if (std::exchange(prefix_is_counted_, true) == false)
-        row->num_shared -= plan_.prefix.num_tokens();
+      if (!std::exchange(prefix_is_counted_, true)) row->num_shared -= plan_.prefix.num_tokens();
       trace_.shared_prompt_tokens += row->num_shared;
     } else {
       ++settled_in_pass_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ struct Request {
   int64_t NumPromptLogits() const {
     const auto num_tokens = static_cast<int64_t>(prompt.size());
     return scored ? std::max<int64_t>(1, num_tokens - scored->first + 1) : 1;
+  }
+  // The tokens before those.
+  std::span<const TokenId> BeforeLogits() const {
+    return std::span(prompt).first(prompt.size() - static_cast<std::size_t>(NumPromptLogits()));
   }
   // Tokens whose logits are wanted, prompt and later passes together.
   int64_t NumLogits() const { return NumPromptLogits() + sampling.max_tokens - 1; }

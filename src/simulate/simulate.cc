@@ -433,7 +433,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, WholeWalk whole,
   trace.prefill = totals.prefill;
   trace.decode = totals.decode;
   trace.num_blocks = totals.num_blocks;
-  trace.kv_bytes = plan.KvBytes() + plan.prefix.kv.bytes;
+  trace.kv_bytes = plan.KvBytes();
   trace.slots_per_row = plan.HeadSlots(plan.MostRowSlots(work.longest.slots()));
   trace.largest_keep = plan.MostRunKeep(work.longest.slots());
   for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);

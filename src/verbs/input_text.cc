@@ -67,8 +67,7 @@ std::string InputText(const Config& config, const InputScan& scan, int64_t num_l
   if (other.line > 0 && config.shares_beginnings)
     text += fmt::format(
         "  line {} does not begin as the {} before it, which have {} more tokens in common: each "
-        "row "
-        "computes these\n",
+        "row computes these\n",
         other.line, GroupedText(other.num_before), GroupedText(other.tokens_lost));
   return text + ReasonsText(scan.bad_lines);
 }

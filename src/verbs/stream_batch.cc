@@ -21,7 +21,6 @@ constexpr int64_t kMaxTextBytes = 64 << 20;
 // Requests whose lengths the search weighs.
 constexpr std::size_t kSampleRequests = 4096;
 
-// {"flush":true} and nothing else.
 InputScan ScanOf(const StreamBatch& batch) {
   InputScan scan;
   const std::size_t step = batch.size() / kSampleRequests + 1;
@@ -36,6 +35,7 @@ InputScan ScanOf(const StreamBatch& batch) {
   return scan;
 }
 
+// {"flush":true} and nothing else.
 bool IsFlush(std::string_view text) {
   constexpr std::size_t kLongest = 64;
   if (text.size() > kLongest || text.find("flush") == std::string_view::npos) return false;
