@@ -156,7 +156,7 @@ class Calibrate(harness.VerbTest):
     def stopped_after_a_head(self, words, costs):
         line = [str(word) for word in (BINARY, "calibrate", *words)]
         for _ in range(20):
-            process = subprocess.Popen(line, cwd=self.folder, stderr=subprocess.DEVNULL)
+            process = self.background(line, stderr=subprocess.DEVNULL)
             while process.poll() is None and not costs.exists():
                 time.sleep(0.001)
             process.send_signal(signal.SIGTERM)

@@ -129,8 +129,7 @@ class ChoicesTest(harness.VerbTest):
         whole, output = self.folder / "whole.jsonl", self.folder / "out.jsonl"
         self.run_verb(*words, "--output", whole)
         part = self.folder / "out.jsonl.part"
-        run = subprocess.Popen([str(word) for word in [self.binary, *words, "--output", output]], stderr=subprocess.DEVNULL,
-                               env=harness.clean_environment())
+        run = self.background([self.binary, *words, "--output", output], stderr=subprocess.DEVNULL)
         while run.poll() is None and not (part.exists() and part.stat().st_size > 0):
             time.sleep(0.002)
         run.send_signal(signal.SIGKILL)

@@ -54,6 +54,12 @@ def run(binary, arguments, stdin=b"", cwd=None, env=None, timeout_s=TIMEOUT_S):
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+def end(run):
+    run.kill()
+    with run:  # closes its streams, and waits
+        pass
+
+
 def write_jsonl(path, records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
@@ -76,6 +82,14 @@ class FolderTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name).resolve()
+
+    def background(self, words, env=None, **streams):
+        """A run that the test goes on beside, in the test's folder. It does not outlive the test, whatever becomes of that:
+        one that did, stopped perhaps, would hold the streams that ctest waits for."""
+        run = subprocess.Popen([str(word) for word in words], env=clean_environment(env),
+                               **{"cwd": self.folder, "stderr": subprocess.PIPE, **streams})
+        self.addCleanup(end, run)
+        return run
 
 
 class VerbTest(FolderTest):

@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import unittest
@@ -81,11 +80,11 @@ class ModelChangeTest(GenerateTest):
         """A run that was killed once some lines were written."""
         part = pathlib.Path(f"{self.output}.part")
         for _ in range(20):
-            run = subprocess.Popen(words, env=harness.clean_environment(), stderr=subprocess.PIPE)
+            run = self.background(words)
             while run.poll() is None and not (part.exists() and part.read_bytes().count(b"\n") >= 4):
                 time.sleep(0.002)
             run.send_signal(signal.SIGKILL)
-            run.communicate(timeout=harness.TIMEOUT_S)
+            run.wait(harness.TIMEOUT_S)
             if part.exists():
                 return
             self.output.unlink()

@@ -76,10 +76,7 @@ class ResumeTest(harness.VerbTest):
         return self.start_words(self.words(self.output, *flags))
 
     def start_words(self, words):
-        run = subprocess.Popen([str(word) for word in [BINARY, *words]], stderr=subprocess.PIPE,
-                               env=harness.clean_environment())
-        self.addCleanup(run.stderr.close)
-        return run
+        return self.background([BINARY, *words])
 
     def kept(self):
         """Numbers of the lines that a resumed run need not compute; whole records only."""
@@ -166,8 +163,7 @@ class Interruptions(ResumeTest):
         words = [word for word in self.words(self.output, "--resume") if word != "--quiet"]
         leader, follower = os.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
-        run = subprocess.Popen([str(word) for word in [BINARY, *words, "--no-overlap"]], stdout=follower, stderr=follower,
-                               env=harness.clean_environment())
+        run = self.background([BINARY, *words, "--no-overlap"], stdout=follower, stderr=follower)
         os.close(follower)
         text = b""
         with contextlib.suppress(OSError), os.fdopen(leader, "rb", buffering=0) as terminal:

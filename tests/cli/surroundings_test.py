@@ -117,9 +117,7 @@ class Interruption(GenerateTest):
         words += ["--offload-dir", self.folder]
         whole = self.folder / "whole.jsonl"
         self.assertEqual(harness.run(self.binary, [*words, "--output", whole]).status, 0)
-        process = subprocess.Popen([str(word) for word in [self.binary, *words, "--output", self.output]],
-                                   stderr=subprocess.PIPE, env=harness.clean_environment())
-        self.addCleanup(process.kill)
+        process = self.background([self.binary, *words, "--output", self.output])
         stops = 0
         while process.poll() is None:
             process.send_signal(signal.SIGSTOP)

@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import unittest
@@ -63,7 +62,7 @@ class SweepTest(harness.VerbTest):
 
     def start(self, text):
         words = [str(BINARY), "sweep", str(self.grid(text)), "--output", str(self.out), "--quiet"]
-        return subprocess.Popen(words, cwd=self.folder, env=harness.clean_environment(), stderr=subprocess.PIPE)
+        return self.background(words)
 
     def wait_for(self, condition):
         deadline = time.monotonic() + 60 * harness.SLOWDOWN

@@ -155,10 +155,7 @@ class Ends(TraceTest):
         source = harness.write_jsonl(
             self.folder / "in.jsonl", [{"prompt": f"Chapter {i}.", "max_tokens": 300, "ignore_eos": True} for i in range(2000)]
         )
-        process = subprocess.Popen(
-            [BINARY, *map(str, self.words(source, *EMULATED))], stderr=subprocess.PIPE, env=harness.clean_environment()
-        )
-        self.addCleanup(process.kill)
+        process = self.background([BINARY, *self.words(source, *EMULATED)])
         part = self.folder / "t.json.part"
         deadline = time.monotonic() + 120 * harness.SLOWDOWN
         while not (part.exists() and part.stat().st_size > 1 << 20) and process.poll() is None:

@@ -481,7 +481,7 @@ class Convert(harness.VerbTest):
 
     def test_an_interruption_leaves_nothing(self):
         words = ["convert", "--model", "opt-1.3b", "--dummy-weights", "--output", "s", "--quiet"]
-        process = subprocess.Popen([BINARY, *words], cwd=self.folder, stderr=subprocess.PIPE, env=harness.clean_environment())
+        process = self.background([BINARY, *words])
         while process.poll() is None and not (self.folder / "s.part" / "weights.bin").exists():
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
