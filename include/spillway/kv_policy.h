@@ -77,6 +77,9 @@ struct KvPolicy {
   std::vector<int64_t> layer_windows = {};
   // [decoder_layer][kv_head], in place of layer_budgets; h2o only.
   std::vector<std::vector<KvBudget>> head_budgets = {};
+  // Keys are turned by their places in the cache, in place of their positions, so that a row may
+  // grow past the model's positions (kernels/kv/key_turns.h). Of policies that evict.
+  bool rolls = false;
 
   bool evicts() const { return kind != KvPolicyKind::kFull; }
 };
@@ -112,6 +115,14 @@ struct KvHeadAt {
 // row is recent. In a layer with a shorter window it is less than the window, and has no sinks. A
 // row's budget depends on nothing but the row.
 KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens);
+
+// Tokens that such a row keeps where it keeps most, but for windows of the model.
+int64_t MostKept(const KvPolicy& policy, int64_t row_tokens);
+
+// Why a row cannot run in a model of so many positions, in words; empty: it can. A rolling cache
+// lets it be longer than these, if its prompt is not, nor what it keeps and one token more.
+std::string WhyTooLong(const KvPolicy& policy, int64_t max_positions, int64_t prompt_tokens,
+                       int64_t max_new_tokens);
 
 // A row in a pass.
 struct RowProgress {

@@ -164,6 +164,10 @@ struct WorkspacePlan {
   Region matmul;  // the kernels' own
   Region attention;
   PromptKvPlan prompt;
+  // Of a cache that rolls: how keys are turned at each place of the longest prompt, and of the
+  // largest cache (kernels/kv/key_turns.h).
+  int64_t turn_rows = 0;
+  Region key_turns;  // fp32 [turn_rows, rope.dims]
 };
 
 // True: the model has rotary positions, and heads of a size that can be turned, a power of two.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/kv/key_turns.h"
 #include "spillway/dtype.h"
 #include "spillway/kv_block.h"
 #include "src/base/isa.h"
@@ -51,6 +52,9 @@ struct AttentionTensors {
   // 8 and 4: codes, as kernels/kv/kv_code.h defines them. kv_dtype is used where both are 16; the
   // 16 bits of one beside the other's codes are fp16.
   KvBits kv_bits = {};
+  // Of a rolling cache: keys come unturned, queries turned; what is read of a key is its turned
+  // value, rounded to fp32.
+  KeyTurns turns = {};
 };
 
 struct AttentionArgs : AttentionTensors {
@@ -70,9 +74,9 @@ int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, i
 // Rounds the new tokens' K and V to kv_dtype or kv_bits, stores them in their slots, then attends:
 // the token at position p of a row sees slots [0, p], with a window [p + 1 - window, p]. What is
 // read is always the rounded cache; a cache of codes gives the bits that a cache of fp32 with the
-// codes' values would. Token scores, where asked for, change no bit of `out`, and their own bits
-// depend on the row only; a row and KV head is then one task. Requires: workspace as above.
-// Allocates nothing.
+// codes' values would. With turns the key in slot s is turned by row s. Token scores, where asked
+// for, change no bit of `out`, and their own bits depend on the row only; a row and KV head is then
+// one task. Requires: workspace as above. Allocates nothing.
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
                Isa isa);
 

@@ -7,6 +7,7 @@
 #include "kernels/attention/attention_isa.h"
 #include "kernels/attention/lines_ahead_simd.h"
 #include "kernels/attention/token_runs_simd.h"
+#include "kernels/rows/rotate_simd.h"
 #include "kernels/simd/simd.h"
 
 namespace spillway::kernels {
@@ -66,6 +67,19 @@ inline void WidenToken(const std::byte* from, int64_t dim, int64_t padded_dim, f
   for (int64_t d = 0; d < padded_dim; d += kLanes) {
     const int64_t n = d < dim ? MinOf(kLanes, dim - d) : 0;
     Simd::Store(to + d, n == kLanes ? LoadAs<kKv>(from, d) : LoadPartAs<kKv>(from, d, n));
+  }
+}
+
+// Turns a widened key to its place.
+inline void TurnKey(const KeyTurns& turns, int64_t row, float* key) {
+  const float* cosines = turns.Cosines(row);
+  const float* sines = turns.Sines(row);
+  if (turns.pairs == RopePairs::kHalves) return RotateHalves(cosines, sines, turns.dims / 2, key);
+  for (int64_t pair = 0; pair < turns.dims / 2; ++pair) {
+    const float a = key[2 * pair];
+    const float b = key[2 * pair + 1];
+    key[2 * pair] = a * cosines[pair] - b * sines[pair];
+    key[2 * pair + 1] = b * cosines[pair] + a * sines[pair];
   }
 }
 

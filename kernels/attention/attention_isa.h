@@ -25,6 +25,8 @@ struct AttentionTask {
   // AttentionScratchBytes.
   float* scores = nullptr;
   int64_t scores_stride = 0;
+  // Where keys are turned (AttentionTensors::turns): the row of each slot's turn; null: its number.
+  const int32_t* turn_rows = nullptr;
 };
 
 // Neighbouring KV heads of a row with one new token. In each KV block their keys are one run of
@@ -47,6 +49,7 @@ struct DecodeTask {
   // True: positions, and scores where weights are wanted, lie behind a block's values and are read
   // after them, so they are prefetched.
   bool has_state = false;
+  const int32_t* turn_rows = nullptr;  // as in AttentionTask, of a task with one KV head
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys

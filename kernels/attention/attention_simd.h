@@ -110,6 +110,7 @@ struct Attend {
   auto Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>>;
   template <bool kValues>
   WidenedBlock Widen(int64_t begin, int64_t count) const;
+  WidenedBlock WidenKeys(int64_t begin, int64_t count) const;
   template <bool kValues>
   int64_t Ahead(int64_t begin) const;
   void LoadQueries() const;
@@ -222,6 +223,18 @@ WidenedBlock Attend<Form>::Widen(int64_t begin, int64_t count) const {
   return block;
 }
 
+// Keys as queries meet them: turned, where the cache holds them unturned.
+template <typename Form>
+WidenedBlock Attend<Form>::WidenKeys(int64_t begin, int64_t count) const {
+  const WidenedBlock block = Widen<false>(begin, count);
+  if (!args.turns.exist()) return block;
+  for (int64_t slot = 0; slot < count; ++slot) {
+    const int64_t row = task.turn_rows == nullptr ? begin + slot : task.turn_rows[begin + slot];
+    TurnKey(args.turns, row, widened + slot * padded_dim);
+  }
+  return block;
+}
+
 // dots_at(q, slot): q . k of kLanes slots of the block. Lanes that the query does not see hold
 // meaningless scores; Softmax replaces them.
 template <typename Form>
@@ -326,10 +339,10 @@ template <typename Form>
 void Attend<Form>::Visit(const SlotBlock& block) const {
   const SeenSlots last = Seen(block.end - 1, block.begin);
   const bool widen =
-      last.begin > 0 ||
+      args.turns.exist() || last.begin > 0 ||
       block.end - block.first >= (Form::kBoth.coded() ? kWidenCodedQueries : kWidenQueries);
   if (widen) {
-    const WidenedBlock keys = Widen<false>(block.begin, last.end);
+    const WidenedBlock keys = WidenKeys(block.begin, last.end);
     const auto dots_at = [&](const float* of_query, int64_t slot) {
       return Dots(of_query, keys, slot, args.head_dim);
     };

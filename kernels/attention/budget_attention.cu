@@ -76,6 +76,102 @@ struct BudgetStep {
     __syncthreads();
   }
 
+  __device__ int32_t* TurnRows() const {
+    return args.turn_rows + (blockIdx.x * args.step.RunHeads() + kv_head) * args.weights_stride;
+  }
+
+  // Counts the tokens behind each back from the last row. Recent tokens are all held, so that it is
+  // the distance for them.
+  __device__ void FindTurns() const {
+    constexpr int kTile = kThreads * kVectorElements;
+    auto* positions = reinterpret_cast<int32_t*>(shared);
+    const int64_t first_recent = row.position + 1 - row.keep.recent;
+    int32_t* rows = TurnRows();
+    for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads)
+      rows[slot] = static_cast<int32_t>(args.step.turns.newest());
+    for (int64_t first = 0; first < NumKeys(); first += kTile) {
+      const int count = static_cast<int>(NumKeys() - first < kTile ? NumKeys() - first : kTile);
+      for (int at = threadIdx.x; at < count; at += kThreads) positions[at] = *Position(first + at);
+      __syncthreads();
+      for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {
+        const int32_t position = *Position(slot);
+        int32_t later = 0;
+        if (position >= first_recent) {
+          later = first == 0 ? static_cast<int32_t>(row.position) - position : 0;
+        } else {
+          for (int at = 0; at < count; ++at) later += positions[at] > position ? 1 : 0;
+        }
+        rows[slot] -= later;
+      }
+      __syncthreads();
+    }
+  }
+
+  // A query's factors of a lane's key elements where keys are turned: of the turned key's product
+  // with the query, an element x of a pair's first is x * (own * cosine + other * sine).
+  struct TurnedQuery {
+    float own[kVectorElements];
+    float other[kVectorElements];
+    int pair[kVectorElements];  // -1: the element is not turned
+  };
+
+  __device__ TurnedQuery LoadTurned(const float* from, int vector, bool has_dims) const {
+    const KeyTurns& turns = args.step.turns;
+    const bool halves = turns.pairs == RopePairs::kHalves;
+    const int half = static_cast<int>(turns.dims / 2);
+    TurnedQuery q;
+#pragma unroll
+    for (int i = 0; i < kVectorElements; ++i) {
+      const int d = has_dims ? static_cast<int>(Element<Keys>(vector, i)) : 0;
+      const bool turned = has_dims && d < turns.dims;
+      const bool is_first = halves ? d < half : d % 2 == 0;
+      q.pair[i] = !turned ? -1 : halves ? d % half : d / 2;
+      q.own[i] = has_dims ? from[d] * args.step.scale : 0.0F;
+      const int64_t partner = is_first ? turns.Second(q.pair[i]) : turns.First(q.pair[i]);
+      const float other = turned ? from[partner] * args.step.scale : 0.0F;
+      q.other[i] = is_first ? other : -other;
+    }
+    return q;
+  }
+
+  __device__ float TurnedDot(const TurnedQuery& q, const float (&key)[kVectorElements],
+                             int64_t turn_row) const {
+    const float* cosines = args.step.turns.Cosines(turn_row);
+    const float* sines = args.step.turns.Sines(turn_row);
+    float dot = 0.0F;
+#pragma unroll
+    for (int i = 0; i < kVectorElements; ++i) {
+      const float cosine = q.pair[i] < 0 ? 1.0F : cosines[q.pair[i]];
+      const float sine = q.pair[i] < 0 ? 0.0F : sines[q.pair[i]];
+      dot = fmaf(key[i], fmaf(q.own[i], cosine, q.other[i] * sine), dot);
+    }
+    return dot;
+  }
+
+  // ScoreKeys where keys are turned.
+  __device__ void ScoreTurnedKeys(int64_t head) const {
+    const BudgetAttentionArgs& step = args.step;
+    const int vector = threadIdx.x % kLanes;
+    const bool has_dims = vector * kVectorElements < layout.head_dim;
+    const TurnedQuery q = LoadTurned(
+        step.q + row.token_offset * step.qkv_stride + head * layout.head_dim, vector, has_dims);
+    const int32_t* turn_rows = TurnRows();
+    float* scores = Weights(head);
+    for (int64_t first = 0; first < NumKeys(); first += kParts) {
+      const int64_t slot = first + threadIdx.x / kLanes;
+      const bool is_key = slot < NumKeys() && has_dims;
+      float dot = 0.0F;
+      if (is_key) {
+        float key[kVectorElements];
+        Keys::Widen(Keys::template Load<ReadWritten>(row.kv, layout, {kv_head, slot, vector}), key);
+        dot = TurnedDot(q, key, turn_rows[slot]);
+      }
+      dot = SumOverLanes<kLanes>(dot);
+      if (vector == 0 && slot < NumKeys()) scores[slot] = SoftCapped(dot, step.soft_cap);
+    }
+    __syncthreads();
+  }
+
   // One query head: its scores, not yet weights.
   __device__ void ScoreKeys(int64_t head) const {
     const BudgetAttentionArgs& step = args.step;
@@ -226,9 +322,11 @@ __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentio
       args, row, KvLayoutWithState(step.RunHeads(), step.head_dim, Format::Form::kBits), blockIdx.y,
       shared};
   const int64_t first_head = (row.kv_head + work.kv_head) * group;
+  const bool turns = step.turns.exist();
   work.Append();
+  if (turns) work.FindTurns();
   for (int64_t head = first_head; head < first_head + group; ++head) {
-    work.ScoreKeys(head);
+    turns ? work.ScoreTurnedKeys(head) : work.ScoreKeys(head);
     work.Softmax(head);
     work.SumValues(head);
   }

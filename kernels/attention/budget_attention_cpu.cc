@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <span>
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_isa.h"
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/budget_attention_isa.h"
+#include "kernels/attention/held_places.h"
 #include "kernels/kv/kv_eviction.h"
 #include "kernels/kv/kv_head.h"
 #include "spillway/error.h"
@@ -30,6 +32,7 @@ void CheckArgs(const BudgetAttentionArgs& args) {
   CheckKvBits(args);
   SPILLWAY_CHECK(args.kind != KvPolicyKind::kFull);
   for (const BudgetAttentionRow& row : args.rows) {
+    SPILLWAY_CHECK(!args.turns.exist() || row.num_held < args.turns.num_rows);
     SPILLWAY_CHECK(row.kv_head >= 0 && row.kv_head + args.RunHeads() <= args.num_kv_heads);
     SPILLWAY_CHECK(row.num_held < row.num_slots && row.num_slots % KvBlockSlots(args.kv_bits) == 0);
     SPILLWAY_CHECK(row.num_held <= row.keep.slots() && row.keep.recent >= 1);
@@ -47,12 +50,13 @@ constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 
 // Scratch of one worker: the attention's own; the victims; the weights of the queries of a
 // DecodeTask, or the history of an AttentionTask and the weights of its KV head; the weights'
-// factors.
+// factors; the rows of a KV head's turns, and what they are found with.
 int64_t VictimBytes() { return kDecodeQueries * (kLowestFloats * 4 + 8); }
 int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys * kDecodeQueries; }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
   return AttentionScratchBytes(head_dim) + VictimBytes() +
-         (kMaxQueries * PaddedSlots(max_slots) + NumFactors(max_slots)) * 4;
+         (kMaxQueries * PaddedSlots(max_slots) + NumFactors(max_slots)) * 4 +
+         PaddedSlots(max_slots) * int64_t{sizeof(int32_t) + sizeof(HeldToken)};
 }
 
 struct Functions {
@@ -110,6 +114,15 @@ struct Step {
                                      : history() + kAttentionQueries * PaddedSlots(num_held());
   }
   float* factors() const { return history() + kMaxQueries * PaddedSlots(num_held()); }
+  // Where keys are turned, of a task's one KV head: the row of each slot's turn.
+  HeldToken* held() const {
+    return reinterpret_cast<HeldToken*>(factors() + NumFactors(num_held()));
+  }
+  int32_t* turn_rows() const {
+    if (!args.turns.exist()) return nullptr;
+    return reinterpret_cast<int32_t*>(held() + PaddedSlots(num_held()));
+  }
+  void FindTurns() const;
   AttentionTask Task(int64_t kv_head) const;
   void Store(const AttentionFunctions& attention) const;
   DecodeTask Decode(const std::byte* next_keys) const;
@@ -138,7 +151,19 @@ AttentionTask Step::Task(int64_t kv_head) const {
           .scratch = reinterpret_cast<float*>(scratch),
           .block_bytes = BlockBytes(),
           .scores = weights(),
-          .scores_stride = 0};  // all heads of the group into one
+          .scores_stride = 0,  // all heads of the group into one
+          .turn_rows = turn_rows()};
+}
+
+// The newest token has the last row, the others those before it in the order of their positions.
+void Step::FindTurns() const {
+  const KvHead<std::byte> head = Head(kv_head_begin);
+  FindPlaces({.num_held = num_held(), .num_recent = row.keep.recent, .newest = row.position},
+             [&](int64_t slot) { return *head.Position(slot); },
+             {held(), static_cast<std::size_t>(num_held())},
+             {turn_rows(), static_cast<std::size_t>(num_held())});
+  const auto shift = static_cast<int32_t>(args.turns.newest() - row.num_held);
+  for (int64_t slot = 0; slot < num_held(); ++slot) turn_rows()[slot] += shift;
 }
 
 void Step::Store(const AttentionFunctions& attention) const {
@@ -159,7 +184,8 @@ DecodeTask Step::Decode(const std::byte* next_keys) const {
           .next_keys = next_keys,
           .weights = weights(),
           .factors = factors(),
-          .has_state = true};
+          .has_state = true,
+          .turn_rows = turn_rows()};
 }
 
 // Attends to one KV head.
@@ -200,6 +226,7 @@ BudgetTask Step::Budget() const {
 // them be updated while the values are read, but would waste the values that the processor's
 // prefetcher takes in past the end of a block's keys.
 void Step::AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const {
+  if (args.turns.exist()) FindTurns();
   if (group() > kDecodeQueries) {
     AttendGroup(functions.attention);
   } else {
@@ -241,7 +268,9 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   const Functions functions = {AttentionFunctionsOf(isa), UpdateBudgetOf(isa)};
   const auto num_rows = static_cast<int64_t>(args.rows.size());
-  const int64_t heads = DecodeHeads(TensorsOfRun(args, 0), num_rows, pool.num_threads());
+  const int64_t heads = args.turns.exist()
+                            ? 1  // whose tokens have places of their own
+                            : DecodeHeads(TensorsOfRun(args, 0), num_rows, pool.num_threads());
   const int64_t tasks_per_row = DivideUp(args.RunHeads(), heads);
   auto step_of = [&](int64_t index, int worker) {
     const int64_t begin = index % tasks_per_row * heads;

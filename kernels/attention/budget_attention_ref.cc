@@ -21,10 +21,19 @@ struct StepRef {
   const float* New(const float* from) const {
     return from + row.token_offset * args.qkv_stride + kv_head() * args.head_dim;
   }
+  int64_t TurnRow(int64_t slot) const;
   std::vector<double> Attend(int64_t query_head) const;
   void AddScores() const;
   void Evict() const;
 };
+
+// Tokens that come behind the slot's count back from the last row.
+int64_t StepRef::TurnRow(int64_t slot) const {
+  int64_t later = 0;
+  for (int64_t other = 0; other <= row.num_held; ++other)
+    later += *head.Position(other) > *head.Position(slot);
+  return args.turns.newest() - later;
+}
 
 // Writes the head's output; returns the weights.
 std::vector<double> StepRef::Attend(int64_t query_head) const {
@@ -32,9 +41,10 @@ std::vector<double> StepRef::Attend(int64_t query_head) const {
   float* out = args.out + row.token_offset * args.out_stride + query_head * args.head_dim;
   std::vector<double> weights(static_cast<size_t>(row.num_held + 1));
   for (size_t slot = 0; slot < weights.size(); ++slot) {
-    const KvTokenRef key = Key(static_cast<int64_t>(slot));
+    const auto at = static_cast<int64_t>(slot);
+    const std::vector<double> key = TurnedKeyRef(Key(at), args.turns, TurnRow(at));
     for (int64_t d = 0; d < args.head_dim; ++d)
-      weights[slot] += static_cast<double>(q[d] * args.scale) * key.At(d);
+      weights[slot] += static_cast<double>(q[d] * args.scale) * key[static_cast<size_t>(d)];
     weights[slot] = SoftCapRef(weights[slot], args.soft_cap);
   }
   const double sink = SinkRef(args.sinks, query_head);

@@ -17,7 +17,7 @@ static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % 
 static_assert(kAttentionKeys % kStep == 0);
 
 // Largest group whose queries read a run in place, each for itself. Those of a larger one share a
-// copy of it, widened to fp32.
+// copy of it, widened to fp32; so do all where keys are turned as they are read.
 constexpr int64_t kInPlaceQueries = 2;
 
 // A DecodeTask's sizes and scratch. A step's runs are visited one after the other: once for all
@@ -59,7 +59,7 @@ struct DecodeFrame {
         maxima(ranges + 2 * kKvCodedBlockSlots * KvGroups(args.head_dim)),
         totals(maxima + kDecodeQueries),
         rescales(totals + kDecodeQueries),
-        shares(group > kInPlaceQueries),
+        shares(group > kInPlaceQueries || args.turns.exist()),
         num_visits(shares ? num_heads : num_queries) {}
   // Divides by a constant, since this runs for each run of keys and of values.
   static_assert(kInPlaceQueries == 2);
@@ -112,6 +112,7 @@ struct DecodePart {
   CodedBlock<kBits> Coded(const Step& step) const;
   Runs RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
   void Widen(const Step& step, int64_t count) const;
+  void TurnWidened(int64_t slot, int64_t count) const;
   LinesAhead RunAhead(const Step& step, int64_t rounds) const;
 };
 
@@ -210,6 +211,16 @@ LinesAhead DecodePart<Form, kValues, kDim>::RunAhead(const Step& step, int64_t r
   const std::byte* first = step.run + step.ahead[0];
   const std::byte* other = kStepBlocks > 1 ? first + of.task.block_bytes : nullptr;
   return {first, first + run_bytes(), other, run_bytes(), rounds < 4};
+}
+
+// Turns the widened keys of slots from `slot` on.
+template <typename Form, bool kValues, int64_t kDim>
+void DecodePart<Form, kValues, kDim>::TurnWidened(int64_t slot, int64_t count) const {
+  const int32_t* rows = of.task.turn_rows;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = rows == nullptr ? slot + i : rows[slot + i];
+    TurnKey(of.args.turns, row, of.run + i * of.padded_dim);
+  }
 }
 
 // Widens a step's first slots into `run`.

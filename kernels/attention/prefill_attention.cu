@@ -148,6 +148,10 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
     const int64_t next = first + kKeysOf<kDim>;
     WaitForCopies<1>();  // keys
     __syncthreads();
+    if (args.turns.exist()) {
+      TurnTile(args.turns, first, source.num_keys, keys);
+      __syncthreads();
+    }
     float scores[kKeyColumns<kDim>][4];
     ScoreTile(q, keys, scores);
     __syncthreads();

@@ -38,6 +38,8 @@ struct PrefillAttentionArgs {
   const float* sinks = nullptr;  // likewise; log_sums have them
   int64_t window = 0;            // as in AttentionArgs
   DType kv_dtype = DType::kF16;
+  KeyTurns turns =
+      {};  // as in AttentionTensors; a turned key is rounded to the type of the factors
 };
 
 // Stream: one kernel.

@@ -67,6 +67,10 @@ __device__ void SumTile(const PrefillScoresArgs& args, const AttentionRow& row, 
   CommitCopies();
   WaitForCopies<0>();
   __syncthreads();
+  if (attention.turns.exist()) {
+    TurnTile(attention.turns, first_key, source.num_keys, shared.keys);
+    __syncthreads();
+  }
   const int64_t slot = first_key + threadIdx.x;
   const bool sums = threadIdx.x < kKeysOf<kDim> && slot < source.num_keys;
   float* score = row.token_scores + head * args.token_scores_stride + slot;

@@ -141,6 +141,29 @@ __device__ void LoadTile(const TileSource& source, int64_t first,
   }
 }
 
+// Turns a tile's keys to their slots' places. Requires: all of the tile is there, and is not read
+// before the block's next barrier.
+template <typename T, int kDim>
+__device__ void TurnTile(const KeyTurns& turns, int64_t first, int64_t num_keys,
+                         SharedTile<T, kDim>& tile) {
+  const int pairs = static_cast<int>(turns.dims / 2);
+  for (int at = threadIdx.x; at < kKeysOf<kDim> * pairs; at += kTileThreads) {
+    const int key = at / pairs;
+    const int pair = at % pairs;
+    const int64_t slot = first + key;
+    if (slot >= num_keys) break;
+    T* row = &tile.values[key * SharedTile<T, kDim>::kStride];
+    T& first_of_pair = row[turns.First(pair)];
+    T& second_of_pair = row[turns.Second(pair)];
+    const float cosine = turns.Cosines(slot)[pair];
+    const float sine = turns.Sines(slot)[pair];
+    const float a = Widen(first_of_pair);
+    const float b = Widen(second_of_pair);
+    first_of_pair = Narrow<T>(a * cosine - b * sine);
+    second_of_pair = Narrow<T>(b * cosine + a * sine);
+  }
+}
+
 // Columns past head_dim stay zero: what lay in shared memory may be a NaN.
 template <typename T, int kDim>
 __device__ void ClearPadding(int64_t head_dim, SharedTile<T, kDim>& tile) {

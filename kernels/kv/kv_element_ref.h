@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cmath>
+#include <vector>
 
 #include "kernels/convert/convert.h"
+#include "kernels/kv/key_turns.h"
 #include "kernels/kv/kv_code.h"
 #include "kernels/kv/kv_head.h"
 #include "spillway/dtype.h"
@@ -35,6 +37,22 @@ struct KvTokenRef {
     return dtype == DType::kF16 ? HalfToFloat(element) : BFloat16ToFloat(element);
   }
 };
+
+// A key, as a query meets it: turned by a row of the turns, where there are any.
+inline std::vector<double> TurnedKeyRef(const KvTokenRef& key, const KeyTurns& turns, int64_t row) {
+  std::vector<double> x(static_cast<size_t>(key.head_dim));
+  for (int64_t d = 0; d < key.head_dim; ++d) x[static_cast<size_t>(d)] = key.At(d);
+  for (int64_t pair = 0; turns.exist() && pair < turns.dims / 2; ++pair) {
+    const auto first = static_cast<size_t>(turns.First(pair));
+    const auto second = static_cast<size_t>(turns.Second(pair));
+    const double cosine = static_cast<double>(turns.Cosines(row)[pair]);
+    const double sine = static_cast<double>(turns.Sines(row)[pair]);
+    const double a = x[first];
+    x[first] = a * cosine - x[second] * sine;
+    x[second] = x[second] * cosine + a * sine;
+  }
+  return x;
+}
 
 // AttentionTensors::soft_cap applied to a score.
 inline double SoftCapRef(double score, float cap) {

@@ -8,11 +8,12 @@
 namespace spillway::kernels {
 namespace {
 
-inline void RotateHalves(const RowTurns& turns, int64_t half, float* x) {
+// cosines, sines: [half].
+inline void RotateHalves(const float* cosines, const float* sines, int64_t half, float* x) {
   for (int64_t i = 0; i < half; i += Simd::kLanes) {
     const int64_t n = MinOf(half - i, Simd::kLanes);
-    const Simd::F cosine = Simd::LoadPart(turns.cosines + i, n);
-    const Simd::F sine = Simd::LoadPart(turns.sines + i, n);
+    const Simd::F cosine = Simd::LoadPart(cosines + i, n);
+    const Simd::F sine = Simd::LoadPart(sines + i, n);
     const Simd::F a = Simd::LoadPart(x + i, n);
     const Simd::F b = Simd::LoadPart(x + half + i, n);
     Simd::StorePart(x + i, Simd::Sub(Simd::Mul(a, cosine), Simd::Mul(b, sine)), n);
@@ -35,7 +36,7 @@ inline void RotateRowSimd(const RotateArgs& args, const RowTurns& turns, float* 
   for (int64_t head = 0; head < args.num_heads; ++head) {
     float* first = x + head * args.head_dim;
     if (args.pairs == RopePairs::kHalves) {
-      RotateHalves(turns, args.dims / 2, first);
+      RotateHalves(turns.cosines, turns.sines, args.dims / 2, first);
     } else {
       RotateNeighbours(turns, args.dims, first);
     }

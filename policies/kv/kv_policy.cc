@@ -1,5 +1,7 @@
 #include "spillway/kv_policy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -73,6 +75,45 @@ KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens) {
   if (policy.layer_windows.empty()) return keep;
   const int64_t window = policy.layer_windows[static_cast<std::size_t>(at.decoder_layer)];
   return window == 0 || row_tokens <= window ? keep : WithinWindow(keep, window);
+}
+
+int64_t MostKept(const KvPolicy& policy, int64_t row_tokens) {
+  if (policy.layer_budgets.empty() && policy.head_budgets.empty())
+    return BudgetKeep(policy, 0, row_tokens).slots();
+  int64_t most = 0;
+  for (int64_t layer = 0; layer < std::ssize(policy.layer_budgets); ++layer)
+    most = std::max(most, BudgetKeep(policy, layer, row_tokens).slots());
+  for (int64_t layer = 0; layer < std::ssize(policy.head_budgets); ++layer) {
+    const auto heads = std::ssize(policy.head_budgets[static_cast<std::size_t>(layer)]);
+    for (int64_t head = 0; head < heads; ++head)
+      most = std::max(most, BudgetKeep(policy, {layer, head}, row_tokens).slots());
+  }
+  return most;
+}
+
+std::string WhyTooLong(const KvPolicy& policy, int64_t max_positions, int64_t prompt_tokens,
+                       int64_t max_new_tokens) {
+  constexpr int64_t kMostTokens = (int64_t{1} << 24) - 1;  // positions of a cache of fixed size
+  const bool prompt_fits = prompt_tokens <= max_positions;
+  const int64_t most = policy.rolls ? kMostTokens : max_positions;
+  if (policy.rolls && !prompt_fits) {
+    return fmt::format("prompt of {} tokens is over the model's {} positions; shorten the prompt",
+                       prompt_tokens, max_positions);
+  }
+  if (!prompt_fits || max_new_tokens > most - prompt_tokens) {
+    return fmt::format(
+        "prompt of {} tokens + max_tokens {} is over {} {} positions; shorten the "
+        "prompt or lower max_tokens",
+        prompt_tokens, max_new_tokens, policy.rolls ? "a row's" : "the model's", most);
+  }
+  if (!policy.rolls) return {};
+  const int64_t row_tokens = prompt_tokens + max_new_tokens;
+  const int64_t kept = MostKept(policy, row_tokens);
+  if (kept < max_positions) return {};
+  return fmt::format(
+      "a row of {} tokens keeps {} of them, and a rolling cache must be smaller than "
+      "the model's {} positions; give --kv-budget in tokens, below that",
+      row_tokens, kept, max_positions);
 }
 
 SlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row) {

@@ -9,6 +9,7 @@
 #include "spillway/error.h"
 #include "spillway/expert_gather.h"
 #include "src/base/stop_signal.h"
+#include "src/compute/rope_tables.h"
 
 namespace spillway {
 
@@ -31,6 +32,7 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
   sharing_rows_.reserve(max_rows);
   shared_runs_.reserve(max_rows);
   if (plan.shape.experts.num > 0) gathered_.reserve(static_cast<std::size_t>(MostGathered(plan)));
+  if (plan.kept.rolls) FillKeyTurns(plan, 0, device.View(plan.workspace.key_turns), pool);
 }
 
 void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) {
@@ -74,7 +76,7 @@ void CpuExecutor::EndLayer() {
 }
 
 void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
-  const ProgramInput all = {{}, 0, cell.batch.tokens, cell.batch.positions, turns_};
+  const ProgramInput all = {{}, 0, cell.batch.tokens, cell.batch.TurnedBy(), turns_};
   ProgramInput input = all.Part(chunk.begin, chunk.size());
   input.hidden = chunk.hidden;
   runner_.Run(cell.layer, input, *this, [&](const Attend& op) {

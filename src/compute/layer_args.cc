@@ -40,6 +40,13 @@ float* LayerArgs::Hidden(const Cell& cell, int64_t token) const {
          (token - cell.batch.hidden[tier].begin) * StateWidth(plan_.shape);
 }
 
+kernels::KeyTurns LayerArgs::Turns() const {
+  if (!plan_.kept.rolls) return {};
+  const Rope& rope = plan_.shape.rope;
+  return {device_.As<const float>(plan_.workspace.key_turns), plan_.workspace.turn_rows, rope.dims,
+          rope.pairs};
+}
+
 kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float* out) const {
   const ModelShape& shape = plan_.shape;
   kernels::AttentionTensors tensors;
@@ -57,6 +64,7 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   tensors.sinks = Sinks(op);
   tensors.kv_dtype = plan_.policy.kv_dtype;
   tensors.kv_bits = plan_.policy.kv_bits;
+  tensors.turns = Turns();
   return tensors;
 }
 

@@ -74,6 +74,8 @@ class LayerArgs {
     }
   }
 
+  // The turns of keys; none where the cache does not roll.
+  kernels::KeyTurns Turns() const;
   // The sinks of attention, [heads]; null: there are none.
   const float* Sinks(const Attend& op) const { return VectorOf(plan_, device_, op.sinks); }
 

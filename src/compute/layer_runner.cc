@@ -120,13 +120,23 @@ void LayerRunner::RunHeadNorm(const HeadNorm& norm, const ProgramInput& input, O
                     plan_.shape.head_dim, Vector(norm.weight), norm.epsilon, norm.weight_offset});
 }
 
+// Heads that are turned before attention: where the cache rolls only the queries', which come
+// first.
+int64_t LayerRunner::RotatedHeads(const Rotate& rotate) const {
+  if (!plan_.kept.rolls) return rotate.num_heads;
+  const int64_t queries = plan_.shape.num_heads - rotate.x.begin / plan_.shape.head_dim;
+  return std::clamp<int64_t>(queries, 0, rotate.num_heads);
+}
+
 void LayerRunner::RunRotate(const Rotate& rotate, const ProgramInput& input, OpSet& device) {
+  const int64_t num_heads = RotatedHeads(rotate);
+  if (num_heads == 0) return;
   const Rows x = RowsOf(rotate.x.buf, input, device);
   kernels::RotateArgs args;
   args.x = x.data + rotate.x.begin;
   args.x_stride = x.stride;
   args.rows = input.rows;
-  args.num_heads = rotate.num_heads;
+  args.num_heads = num_heads;
   args.head_dim = plan_.shape.head_dim;
   args.positions = input.positions.data();
   args.inverse_frequencies = input.turns.frequencies.data();

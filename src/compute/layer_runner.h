@@ -149,6 +149,7 @@ class LayerRunner {
   void RunGather(const Gather& gather, const ProgramInput& input, OpSet& device);
   void RunNorm(const Norm& norm, const ProgramInput& input, OpSet& device);
   void RunHeadNorm(const HeadNorm& norm, const ProgramInput& input, OpSet& device);
+  int64_t RotatedHeads(const Rotate& rotate) const;
   void RunRotate(const Rotate& rotate, const ProgramInput& input, OpSet& device);
   void RunSoftCap(const SoftCap& cap, const ProgramInput& input, OpSet& device);
   void RunProducts(std::span<const Op> linears, const ProgramInput& input, OpSet& device);

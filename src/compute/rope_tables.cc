@@ -3,9 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/kv/key_turns.h"
 #include "spillway/error.h"
 
 namespace spillway {
+
+void FillKeyTurns(const Plan& plan, int64_t first_row, std::span<std::byte> rows,
+                  ThreadPool& pool) {
+  const Rope& rope = plan.shape.rope;
+  const std::vector<float> frequencies = InverseFrequencies(rope);
+  kernels::FillKeyTurns({frequencies,
+                         static_cast<float>(rope.scaling.attention_factor),
+                         first_row,
+                         {reinterpret_cast<float*>(rows.data()), rows.size() / sizeof(float)}},
+                        pool);
+}
 
 int64_t RopeTables::MaxTables(const Plan& plan, const Rope& rope) {
   if (!rope.scaling.depends_on_length()) return 1;

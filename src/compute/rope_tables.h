@@ -5,11 +5,13 @@
 // Thread rule: one thread. Allocates nothing once it is made.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "spillway/plan.h"
+#include "src/base/thread_pool.h"
 #include "src/device/packed_batch.h"
 
 namespace spillway {
@@ -18,6 +20,10 @@ struct Turns {
   std::span<const float> frequencies = {};  // [tables][dims / 2]; none of a layer without rotation
   std::span<const int32_t> tables = {};     // of each token; empty: the first
 };
+
+// Writes rows of the turns of a rolling cache's keys, from `first_row` on: `rows` is as many of
+// WorkspacePlan::key_turns, in host memory.
+void FillKeyTurns(const Plan& plan, int64_t first_row, std::span<std::byte> rows, ThreadPool& pool);
 
 class RopeTables {
  public:

@@ -101,6 +101,7 @@ struct Config {
   std::optional<TokenAmount> kv_heavy;
   std::optional<TokenAmount> kv_recent;
   std::optional<int64_t> kv_sinks;
+  std::optional<bool> rolling;
   KvPolicy kv;  // what these and the policy file come to
   std::filesystem::path report;
   std::filesystem::path trace;

@@ -107,7 +107,10 @@ void CheckKvFlags(const Config& config, KvPolicyKind kind) {
     refuse(config.kv_heavy.has_value(), "kv-heavy", kAllStay);
     refuse(config.kv_recent.has_value(), "kv-recent", kAllStay);
     refuse(!config.kv_budgets.empty(), "kv-budgets", kAllStay);
+    refuse(config.rolling.value_or(false), "rolling", kAllStay);
   }
+  refuse(config.verb == Verb::kCalibrate && config.rolling.value_or(false), "rolling",
+         "calibrate measures what a row loses within the model's positions; leave it out");
   const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
   refuse(!config.kv_budgets.empty() && amounts, "kv-budgets",
          "--kv-budget, --kv-heavy and --kv-recent say the budget; leave one or the other out");
@@ -179,6 +182,10 @@ std::vector<Flag> KvFlags() {
       Amount("kv-heavy", "heavy hitters kept, set apart from --kv-budget", &Config::kv_heavy, 0),
       Amount("kv-recent", "recent tokens kept, set apart from --kv-budget", &Config::kv_recent, 1),
       Integer("kv-sinks", "first tokens that a window keeps (0)", &Config::kv_sinks, 0, kMaxTokens),
+      Switch("rolling",
+             "positions are those in the cache, so that rows may grow past the model's; of models "
+             "with rotary positions and KV policies that evict",
+             &Config::rolling),
       Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
             SetKvDType),
       Value("kv-bits", "K[,V]",
@@ -227,6 +234,7 @@ void ResolveKv(Config& config) {
   }
   if (config.kv_sinks) config.kv.num_sinks = *config.kv_sinks;
   if (kind != KvPolicyKind::kWindow) config.kv.num_sinks = 0;
+  config.kv.rolls = config.kv.evicts() && config.rolling.value_or(from_file.rolls);
   if (amounts || !config.kv.evicts()) {
     config.kv.layer_budgets.clear();
     config.kv.head_budgets.clear();
@@ -248,7 +256,7 @@ void CheckCalibration(const Config& config, const Stated& stated) {
                 "--max-loss: belongs to --calibration, which says what KV policies lose");
   }
   for (const char* name : {"kv-policy", "kv-budget", "kv-budgets", "kv-heavy", "kv-recent",
-                           "kv-sinks", "kv-bits", "kv-dtype"}) {
+                           "kv-sinks", "kv-bits", "kv-dtype", "rolling"}) {
     if (!stated.Has(name)) continue;
     throw Error(ErrorCode::kFlag,
                 fmt::format("--{}: --calibration has the KV policies and bits to choose from; "

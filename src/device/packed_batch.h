@@ -47,7 +47,10 @@ struct PackedBatch {
   int64_t batch = 0;  // index within the block
   std::vector<TokenId> tokens;
   std::vector<int32_t> positions;  // of each token in its row, from 0
-  std::vector<PackedRow> rows;     // only rows that run; never empty when computed
+  // Places by which queries are turned where the cache rolls: of a prompt's tokens the positions,
+  // of single ones the last place of KeyTurns (kernels/kv/key_turns.h). Else empty.
+  std::vector<int32_t> places = {};
+  std::vector<PackedRow> rows;  // only rows that run; never empty when computed
   int64_t num_kv_classes = 1;
   std::vector<KvPlace> kv_places;  // [row][class]
   // Tokens whose hidden states lie in each tier between layers; ascending in the order of the
@@ -56,6 +59,9 @@ struct PackedBatch {
   // Range of the tokens whose logits are wanted, counted through the rows, that the head computes
   // at a time.
   TokenRange head;
+
+  // What rotations go by.
+  const std::vector<int32_t>& TurnedBy() const { return places.empty() ? positions : places; }
 
   int64_t NumLogits() const { return rows.empty() ? 0 : rows.back().logits_end(); }
 

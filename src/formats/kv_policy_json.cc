@@ -116,6 +116,7 @@ nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv) {
       json["layer_budgets"].push_back(BudgetJson(budget));
   }
   if (kv.kind == KvPolicyKind::kWindow) json["num_sinks"] = kv.num_sinks;
+  if (kv.rolls) json["rolling"] = true;
   return json;
 }
 
@@ -125,7 +126,7 @@ nlohmann::ordered_json KvBitsJson(KvBits bits) {
 }
 
 KvPolicy ReadKvPolicy(const JsonNode& node) {
-  node.ExpectKeys({"policy", "budget", "layer_budgets", "head_budgets", "num_sinks"});
+  node.ExpectKeys({"policy", "budget", "layer_budgets", "head_budgets", "num_sinks", "rolling"});
   KvPolicy kv;
   kv.kind = ReadKind(node.Member("policy"));
   const auto of_heads = node.Find("head_budgets");
@@ -145,6 +146,10 @@ KvPolicy ReadKvPolicy(const JsonNode& node) {
   if (const auto sinks = node.Find("num_sinks")) {
     if (kv.kind != KvPolicyKind::kWindow) sinks->Refuse("belongs to the window policy");
     kv.num_sinks = sinks->Integer({0, kMaxTokens});
+  }
+  if (const auto rolling = node.Find("rolling")) {
+    if (!kv.evicts()) rolling->Refuse("belongs to a policy that evicts");
+    kv.rolls = rolling->Boolean();
   }
   return kv;
 }

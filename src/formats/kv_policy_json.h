@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-// {policy, budget, layer_budgets or head_budgets, num_sinks}; a budget is {kept, heavy, recent},
-// where stated, each {frac} or {tokens}.
+// {policy, budget, layer_budgets or head_budgets, num_sinks, rolling}; a budget is {kept, heavy,
+// recent}, where stated, each {frac} or {tokens}.
 nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv);
 
 // One number for K and V, or [K, V] where they differ.

@@ -18,7 +18,7 @@ inline constexpr int kPolicyVersion = 1;
 //   gpu_batch_size, num_gpu_batches, cpu_attention, prefill_chunk, kv_dtype ("fp16", "bf16"),
 //   weight_bits and kv_bits (16, 8, 4; kv_bits also [K, V]), sources [text],
 //   kv {policy ("full", "h2o", "window", "h2o-flexgen"), budget, layer_budgets [budget] or, with
-//   h2o, head_budgets [layer][kv_head], where a number is a share; num_sinks}.
+//   h2o, head_budgets [layer][kv_head], where a number is a share; num_sinks, rolling}.
 // A budget is {kept, heavy, recent}, each {"frac": x} of prompt + max new tokens or {"tokens": n};
 // heavy and recent where they are set apart.
 // Throws: Error kPolicy with the JSON path: no JSON, an unknown or missing key, a wrong type, a

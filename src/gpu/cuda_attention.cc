@@ -18,7 +18,8 @@ void CudaAttention::Attend(const spillway::Attend& op, const AttentionBuffers& b
   EvictPrompts(prefill, chunk, stream);
   kernels::BudgetAttentionAsync(
       {layer_.Budget(op, buffers.qkv, buffers.attended, chunk.budget_rows),
-       Scratch<float>(scratch_.weights), scratch_.weights_stride},
+       Scratch<float>(scratch_.weights), scratch_.weights_stride,
+       Scratch<int32_t>(scratch_.turn_rows)},
       stream);
 }
 
@@ -64,6 +65,7 @@ kernels::PrefillAttentionArgs CudaAttention::PrefillArgs(const spillway::Attend&
   args.sinks = plain.sinks;
   args.window = op.window;
   args.kv_dtype = plain.kv_dtype;
+  args.turns = plain.turns;
   return args;
 }
 

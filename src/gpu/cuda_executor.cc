@@ -48,6 +48,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
   if (plan.AttendsBeside()) beside_ = std::make_unique<Beside>(*this, pool);
   if (plan.shape.experts.num > 0) gathered_ = std::make_unique<GpuExperts>(plan, ExpertMemory());
   products_.ChooseForManyRows(lane_.matmul, computes.stream());
+  if (plan.kept.rolls) SendKeyTurns(pool);
   if (reference_.num_tokens() == 0) return;
   const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
                             static_cast<std::size_t>(plan.shape.head_dim) * sizeof(double);
@@ -64,6 +65,24 @@ CudaExecutor::Beside::Beside(CudaExecutor& executor, ThreadPool& pool)
     turns[turn].host_qkv = executor.Mapped(executor.HostScratch<float>(layout.host_qkv));
     turns[turn].host_attended = executor.Mapped(executor.HostScratch<float>(layout.host_attended));
     turns[turn].host_sinks = executor.HostScratch<float>(layout.host_sinks);
+  }
+}
+
+// A few rows at a time: all of them may be more than the host has to spare.
+void CudaExecutor::SendKeyTurns(ThreadPool& pool) const {
+  constexpr int64_t kRows = 1024;
+  const WorkspacePlan& work = plan_.workspace;
+  const int64_t row_bytes = work.key_turns.bytes / work.turn_rows;
+  std::vector<std::byte> rows(
+      static_cast<std::size_t>(std::min(kRows, work.turn_rows) * row_bytes));
+  std::byte* to = device_.View(work.key_turns).data();
+  for (int64_t first = 0; first < work.turn_rows; first += kRows) {
+    const int64_t bytes = std::min(kRows, work.turn_rows - first) * row_bytes;
+    FillKeyTurns(plan_, first, std::span(rows).first(static_cast<std::size_t>(bytes)), pool);
+    CudaCheck(cudaMemcpyAsync(to + first * row_bytes, rows.data(), static_cast<std::size_t>(bytes),
+                              cudaMemcpyHostToDevice, computes_.stream().get()),
+              "a copy of the turns of keys");
+    CudaCheck(cudaStreamSynchronize(computes_.stream().get()), "a copy of the turns of keys");
   }
 }
 
@@ -231,7 +250,7 @@ void CudaExecutor::ComputeChunks(const Cell& cell) {
   CutIntoChunks(cell);
   PutTables(cell.layer);
   const ProgramInput all =
-      PutInput(cell.batch.tokens, cell.batch.positions, ropes_.For(cell.layer, cell.batch));
+      PutInput(cell.batch.tokens, cell.batch.TurnedBy(), ropes_.For(cell.layer, cell.batch));
   chunk_rows_.clear();
   for (std::size_t chunk = 0; cell.layer.attends && chunk < chunks_.size(); ++chunk) {
     chunk_rows_.push_back(ListRows(cell, chunk));

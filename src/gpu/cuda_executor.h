@@ -124,6 +124,7 @@ class CudaExecutor final : public Executor {
   void ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& input);
   void ComputeHead(const Cell& cell);
   void GatherExperts(const Cell& cell);  // a layer of nothing else
+  void SendKeyTurns(ThreadPool& pool) const;
   GpuExperts::Memory ExpertMemory() const;
 
   // Embedding tables in GPU memory, of the layer that is being enqueued.

@@ -100,6 +100,10 @@ AttentionScratch LayOutScratch(const Plan& plan, ArenaLayout& device) {
   scratch.compact_kept = device.TakeFloats(shape.num_kv_heads, columns);
   scratch.weights_stride = plan.MostRunSlots(plan.longest.slots());
   scratch.weights = device.TakeFloats(plan.batch.rows * shape.num_heads, scratch.weights_stride);
+  if (plan.kept.rolls) {
+    scratch.turn_rows =
+        device.TakeFloats(plan.batch.rows * shape.num_kv_heads, scratch.weights_stride);
+  }
   return scratch;
 }
 

@@ -26,6 +26,7 @@ struct AttentionScratch {
   Region compact_scores;  // fp32 [KV heads, prompt slots]
   Region compact_kept;    // int32, the same
   Region weights;         // fp32 [rows, heads, weights_stride]: of a decode step
+  Region turn_rows;       // int32 [rows, KV heads, weights_stride]: likewise, of a cache that rolls
   Region reference;       // of the reference prompt: reference_keys.h
   int64_t weights_stride = 0;
 };

@@ -125,6 +125,11 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
       RoundUp(plan.CachePrefix() + plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)),
       plan.shape.head_dim, plan.machine.num_threads));
   if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
+  if (plan.kept.rolls) {
+    work.turn_rows =
+        1 + std::max(plan.longest.prompt_tokens, plan.MostRunSlots(plan.longest.slots()));
+    work.key_turns = arena.TakeFloats(work.turn_rows, plan.shape.rope.dims);
+  }
   PlaceBuffers(plan, work, arena);
   return work;
 }

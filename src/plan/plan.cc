@@ -189,6 +189,33 @@ void RefuseFourBitsOfRotatedKeys(const ModelShape& shape, const Policy& policy) 
                   KvBitsText(policy.kv_bits), Printable(shape.name, 40), shape.head_dim));
 }
 
+// Keys can be turned at another place than their position's where nothing but a rotation tells it,
+// the same one for rows of every length, and where they are stored as they came.
+void RefuseWhatCannotRoll(const Model& model, const Machine& machine, const Policy& policy) {
+  if (!policy.kv.rolls) return;
+  const ModelShape& shape = model.shape;
+  const std::string name = Printable(shape.name, 40);
+  const auto refuse = [](const std::string& reason) {
+    throw Error(ErrorCode::kFlag, "--rolling: " + reason);
+  };
+  if (shape.rope.dims == 0)
+    refuse(fmt::format("{} has learned positions, and no others than these", name));
+  if (shape.rope.scaling.depends_on_length())
+    refuse(fmt::format("rotations of {} depend on a row's length, which has no end then", name));
+  if (std::ranges::any_of(WindowsOf(model), [](int64_t window) { return window > 0; }))
+    refuse(fmt::format("layers of {} have windows of their own; leave it out", name));
+  const auto attends = [](const Op& op) { return std::holds_alternative<Attend>(op); };
+  const bool one_rope = std::ranges::all_of(model.layers, [&](const LayerSpec& layer) {
+    const Rope* rope = RopeOf(layer.ops);
+    return std::ranges::none_of(layer.ops, attends) || (rope != nullptr && *rope == shape.rope);
+  });
+  if (!one_rope) refuse(fmt::format("not all layers of {} have the same rotation", name));
+  if (policy.kv_bits.key == 4)
+    refuse("keys of 4 bits are turned otherwise before they are stored; give --kv-bits 8,4 or 8");
+  if (machine.has_gpu() && policy.cpu_attention)
+    refuse("the CPU attends to no rolling cache beside the gpu; give --no-cpu-attention");
+}
+
 }  // namespace
 
 bool Fits(const Plan& plan) {
@@ -198,6 +225,7 @@ bool Fits(const Plan& plan) {
 Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
               const Policy& policy, const KernelNeeds& needs) {
   RefuseFourBitsOfRotatedKeys(model.shape, policy);
+  RefuseWhatCannotRoll(model, machine, policy);
   Plan plan = LayOut(model, machine, work, policy, needs);
   if (Fits(plan)) return plan;
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "spillway/cut_side.h"
+#include "spillway/kv_policy.h"
 #include "spillway/model.h"  // TokenId
 #include "spillway/sampling.h"
 #include "spillway/shard.h"
@@ -40,6 +41,7 @@ struct ReaderOptions {
   bool max_tokens_yield = false;
   SpecialText special_text = SpecialText::kParse;
   int64_t max_positions = 0;  // prompt + max_tokens may not exceed it; must be set
+  KvPolicy kv = {};           // one that rolls lets rows be longer (WhyTooLong)
   int64_t vocab_rows = 0;     // bound of given token_ids; must be set
   std::vector<TokenId> ends;  // tokens that end a row
   TokenId start_token = -1;   // an empty prompt is this alone; -1: an empty prompt is a line error

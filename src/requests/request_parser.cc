@@ -211,16 +211,12 @@ TokensOrFault ReadPrompt(const json& body, const Tokenizer& tokenizer,
   return EncodePrompt(prompt.get_ref<const std::string&>(), tokenizer, options);
 }
 
-MaybeFault CheckLength(const Request& request, int64_t max_positions) {
+MaybeFault CheckLength(const Request& request, const ReaderOptions& options) {
   const auto num_prompt = static_cast<int64_t>(request.prompt.size());
-  const int64_t max_tokens = request.sampling.max_tokens;
-  if (num_prompt <= max_positions && max_tokens <= max_positions - num_prompt) return std::nullopt;
-  return LineFault{
-      "context_length_exceeded",
-      fmt::format(
-          "prompt of {} tokens + max_tokens {} is over the model's {} positions; shorten the "
-          "prompt or lower max_tokens",
-          num_prompt, max_tokens, max_positions)};
+  std::string why =
+      WhyTooLong(options.kv, options.max_positions, num_prompt, request.sampling.max_tokens);
+  if (why.empty()) return std::nullopt;
+  return LineFault{"context_length_exceeded", std::move(why)};
 }
 
 // Tells JSON that is broken from plain text. A byte order mark has a message of its own.
@@ -251,9 +247,10 @@ Limit DefaultLimit(const ReaderOptions& options) {
   return options.max_tokens_yield ? Limit::kYields : Limit::kFixed;
 }
 
-// Positions that a prompt may take: those that the answer leaves. A limit that yields leaves half
-// of them at least.
+// Positions that a prompt may take: those that the answer leaves, and all where the cache rolls. A
+// limit that yields leaves half of them at least.
 int64_t RoomForPrompt(Limit limit, const ReaderOptions& options, const Request& request) {
+  if (options.kv.rolls) return options.max_positions;
   const int64_t max_tokens = request.sampling.max_tokens;
   const int64_t half = options.max_positions / 2;
   return options.max_positions -
@@ -438,7 +435,7 @@ RequestOrFault RequestParser::ParseAny(const Line& line, LineNotes& notes) const
       form_ == InputForm::kPlainLines ? ParseText(line) : ParseJson(line, notes);
   const auto* read = std::get_if<Request>(&request);
   if (read == nullptr || read->scored) return request;
-  if (MaybeFault fault = CheckLength(*read, options_.max_positions)) return std::move(*fault);
+  if (MaybeFault fault = CheckLength(*read, options_)) return std::move(*fault);
   return request;
 }
 

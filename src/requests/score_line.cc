@@ -132,8 +132,19 @@ LineFault TooLong(const char* what, std::size_t num_tokens, int64_t max_position
                       num_tokens, max_positions)};
 }
 
+// A text of which all positions are there, or which a rolling cache takes.
+RequestOrFault ScoreUncut(KnownTokens text, const ReaderOptions& options) {
+  Request request = ScoreRequest(std::move(text), *options.score);
+  const auto num_prompt = static_cast<int64_t>(request.prompt.size());
+  std::string why =
+      WhyTooLong(options.kv, options.max_positions, num_prompt, request.sampling.max_tokens);
+  if (!why.empty()) return LineFault{"context_length_exceeded", std::move(why)};
+  return request;
+}
+
 // All of a text. Requires: not empty.
 RequestOrFault ScoreWhole(KnownTokens text, const ReaderOptions& options) {
+  if (options.kv.rolls) return ScoreUncut(std::move(text), options);
   if (std::ssize(text.tokens) > options.max_positions)
     return TooLong("text", text.tokens.size(), options.max_positions);
   return ScoreRequest(std::move(text), *options.score);
@@ -143,6 +154,8 @@ RequestOrFault ScoreWhole(KnownTokens text, const ReaderOptions& options) {
 RequestOrFault ScoreFrom(std::vector<TokenId> tokens, std::size_t first,
                          const ReaderOptions& options) {
   const std::size_t num_scored = tokens.size() - first;
+  if (options.kv.rolls)
+    return ScoreUncut({std::move(tokens), static_cast<int64_t>(first)}, options);
   if (static_cast<int64_t>(num_scored) > options.max_positions)
     return TooLong("continuation", num_scored, options.max_positions);
   KnownTokens text = {std::move(tokens), static_cast<int64_t>(first)};

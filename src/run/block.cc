@@ -21,6 +21,7 @@ RowBatch::RowBatch(int64_t index, const Plan& plan, BatchPlaces places, Beginnin
   packed_.kv_places.reserve(max_rows * plan.kv_classes.size());
   packed_.tokens.reserve(static_cast<std::size_t>(plan.batch.prompt_tokens));
   packed_.positions.reserve(static_cast<std::size_t>(plan.batch.prompt_tokens));
+  if (plan.kept.rolls) packed_.places.reserve(static_cast<std::size_t>(plan.batch.prompt_tokens));
 }
 
 void RowBatch::Add(std::unique_ptr<Row> row) {
@@ -63,8 +64,11 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
     packed_.tokens.push_back(row.next->newest());
   }
   for (int64_t token = 0; token < num_new; ++token) {
-    packed_.positions.push_back(
-        static_cast<int32_t>(row.num_apart + row.num_past + num_shared + token));
+    const int64_t position = row.num_apart + row.num_past + num_shared + token;
+    packed_.positions.push_back(static_cast<int32_t>(position));
+    if (!plan_->kept.rolls) continue;
+    const int64_t newest = plan_->workspace.turn_rows - 1;
+    packed_.places.push_back(static_cast<int32_t>(row.num_past == 0 ? position : newest));
   }
   const RowPlaces& places = row.places;
   packed_.rows.push_back({places.kv_tier, row.num_past, num_new, offset, row.NumNewLogits(),
@@ -79,6 +83,7 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
 void RowBatch::Pack() {
   packed_.tokens.clear();
   packed_.positions.clear();
+  packed_.places.clear();
   packed_.rows.clear();
   packed_.kv_places.clear();
   packed_.hidden = {};

@@ -240,6 +240,11 @@ class AnswerStages final : public Stages {
                   "--shadow: compares with the full KV cache of 16 bits, which this run has; give "
                   "--kv-policy or --kv-bits, or leave it out");
     }
+    if (policy.kv.rolls) {
+      throw Error(ErrorCode::kFlag,
+                  "--shadow: compares with the full KV cache, which does not roll; leave out "
+                  "--rolling, or this");
+    }
     RequestReader reader = prompts_->Read();
     shadow_.emplace(setting, reader, scan_.num_requests, *flags_.shadow_frac);
   }

@@ -29,7 +29,7 @@ constexpr int64_t kStride = 512;
 std::vector<TextWindow> CutIntoWindows(const Config& config, const ModelShape& shape,
                                        int64_t num_tokens) {
   const int64_t window = config.window.value_or(std::min(kWindow, shape.max_positions));
-  if (window > shape.max_positions) {
+  if (window > shape.max_positions && !config.kv.rolls) {
     throw Error(ErrorCode::kFlag, fmt::format("--window {}: {} has {} positions; give at most that",
                                               window, Printable(shape.name), shape.max_positions));
   }
@@ -64,7 +64,12 @@ class PerplexityStages final : public Stages {
     tokens_ = ReadTextTokens(config, config.perplexity, "--perplexity", *model.tokenizer);
     job_.emplace(tokens_, CutIntoWindows(config, model.shape, static_cast<int64_t>(tokens_.size())),
                  Feed{PrefillOf(config), WindowStart(config, model.shape)});
-    return job_->Work();
+    const Workload work = job_->Work();
+    const RequestShape& longest = work.longest;
+    const std::string why = WhyTooLong(config.kv, model.shape.max_positions, longest.prompt_tokens,
+                                       longest.max_new_tokens);
+    if (!why.empty()) throw Error(ErrorCode::kFlag, fmt::format("--window: {}", why));
+    return work;
   }
 
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {

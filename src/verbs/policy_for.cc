@@ -120,6 +120,8 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
   if (machine.device == Tier::kGpu) {
     CheckCpuAttention(config, given);
     RefuseSharedAttention(config, machine, given);
+    if (config.kv.rolls && !given.cpu_attention)
+      given.cpu_attention = false;  // MakePlan refuses it
   } else {
     RefuseWithoutGpu(config, given);
   }
@@ -142,7 +144,7 @@ std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& 
   const std::vector<int> all(kStoredBits.begin(), kStoredBits.end());
   std::vector<KvBits> all_kv;
   // Else keys of 4 bits are refused.
-  const bool any_keys = shape.rope.dims == 0 || CanTurnHeads(shape);
+  const bool any_keys = !config.kv.rolls && (shape.rope.dims == 0 || CanTurnHeads(shape));
   std::ranges::copy_if(kStoredKvBits, std::back_inserter(all_kv),
                        [&](KvBits bits) { return any_keys || bits.key > 4; });
   const bool vary_weights = config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&

@@ -22,6 +22,7 @@ ReaderOptions ReaderOptionsFor(const Config& config, const OpenedModel& model) {
                              config.from_generation_config.end();
   options.special_text = config.special_text;
   options.max_positions = shape.max_positions;
+  options.kv = config.kv;
   options.vocab_rows = shape.vocab_size;
   options.ends = shape.eos;
   options.start_token = shape.bos;

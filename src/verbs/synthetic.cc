@@ -48,7 +48,11 @@ std::vector<TokenId> PrefixOf(const Config& config, const ModelShape& shape,
 Workload SyntheticWork(const Config& config, const ModelShape& shape) {
   const RequestShape row = {config.prompt_len.value_or(kPromptLen),
                             config.gen_len.value_or(kGenLen)};
-  if (row.slots() > shape.max_positions) {
+  if (config.kv.rolls) {
+    const std::string why =
+        WhyTooLong(config.kv, shape.max_positions, row.prompt_tokens, row.max_new_tokens);
+    if (!why.empty()) throw Error(ErrorCode::kFlag, fmt::format("--rolling: {}", why));
+  } else if (row.slots() > shape.max_positions) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--prompt-len {} and --gen-len {} are {} tokens, but {} has {} "
                             "positions; give fewer",

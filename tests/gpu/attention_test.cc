@@ -11,6 +11,7 @@
 #include "src/gpu/attention_lists.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
 namespace spillway::kernels {
@@ -57,7 +58,8 @@ enum class Where { kOracle, kGpu };
 struct Form {
   int64_t window = 0;
   float soft_cap = 0.0F;
-  std::vector<float> sinks = {};  // [num_heads]; or none
+  std::vector<float> sinks = {};     // [num_heads]; or none
+  const TurnTable* turns = nullptr;  // of a rolling cache
 };
 
 // Sequences with all their tokens' q, k and v, and their caches on host and GPU.
@@ -127,6 +129,13 @@ class Sequences {
         std::vector<float>(static_cast<size_t>(num_tokens * heads_.num_heads), kPoison), stream_);
     GpuArray<float> gpu_sinks(form_.sinks, stream_);
     const float* sinks = form_.sinks.empty() ? nullptr : gpu_sinks.data();
+    GpuArray<float> table(form_.turns == nullptr ? std::vector<float>() : form_.turns->table,
+                          stream_);
+    KeyTurns turns;
+    if (form_.turns != nullptr) {
+      turns = form_.turns->turns();
+      turns.table = table.data();
+    }
     const KvLayout layout = FullKvLayout(heads_.num_kv_heads, heads_.head_dim, storage_.bits);
     const float* q = gpu_qkv.data();
     KvAppendAsync(
@@ -147,7 +156,8 @@ class Sequences {
                                           form_.soft_cap,
                                           sinks,
                                           form_.window,
-                                          storage_.dtype};
+                                          storage_.dtype,
+                                          turns};
     PrefillAttentionAsync(prefill, stream_);
     PrefillScoresAsync({prefill, gpu_key_tiles.data(),
                         static_cast<int64_t>(lists.key_tiles().size()), kScoreStride},
@@ -211,6 +221,7 @@ class Sequences {
     args.kv_dtype = storage_.dtype;
     args.kv_bits = storage_.bits;
     args.token_scores_stride = kScoreStride;
+    if (form_.turns != nullptr) args.turns = form_.turns->turns();
     return args;
   }
 
@@ -268,6 +279,26 @@ TEST_F(GpuAttentionTest, PrefillAgreesWithTheOracle) {
         EXPECT_EQ(sequences.Cache(i, Where::kGpu), sequences.Cache(i, Where::kOracle)) << i;
         ExpectNear(sequences.Scores(i, Where::kGpu), sequences.Scores(i, Where::kOracle),
                    Bound(storage) * 10.0F);
+      }
+    }
+  }
+}
+
+TEST_F(GpuAttentionTest, TurnedKeysAgreeWithTheOracle) {
+  size_t number = 0;
+  for (const KvStorage& storage : kKvStorages) {
+    for (const Heads& heads : HeadsOf(number++)) {
+      SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(heads.head_dim));
+      const RopePairs pairs = number % 2 == 0 ? RopePairs::kHalves : RopePairs::kNeighbours;
+      const TurnTable table(1025, heads.head_dim / 4 * 2, pairs);
+      const std::vector<int64_t> lengths = Lengths();
+      Sequences sequences(heads, storage, lengths, stream(), {.turns = &table});
+      const std::vector<float> expected = sequences.Run(Whole(lengths), Where::kOracle);
+      ExpectNear(sequences.Run(Whole(lengths), Where::kGpu), expected, 2.0F * Bound(storage));
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        EXPECT_EQ(sequences.Cache(i, Where::kGpu), sequences.Cache(i, Where::kOracle)) << i;
+        ExpectNear(sequences.Scores(i, Where::kGpu), sequences.Scores(i, Where::kOracle),
+                   Bound(storage) * 20.0F);
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "spillway/round.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
 namespace spillway::kernels {
@@ -124,10 +125,16 @@ void BudgetTest::CompareCompaction(KvBits bits) {
 // Rows at different fill, through steps in which the cache fills up and tokens go.
 class Steps {
  public:
-  // `sinks`: [num_heads], or none.
+  // `sinks`: [num_heads], or none. `turns`: of a rolling cache; null: it does not roll.
   Steps(const Shape& shape, const Rule& rule, const KvStorage& storage, Stream& stream,
-        const std::vector<float>& sinks = {})
-      : shape_(shape), kind_(rule.kind), storage_(storage), stream_(stream), sinks_(sinks, stream) {
+        const std::vector<float>& sinks = {}, const TurnTable* turns = nullptr)
+      : shape_(shape),
+        kind_(rule.kind),
+        storage_(storage),
+        stream_(stream),
+        sinks_(sinks, stream),
+        turns_(turns),
+        table_(turns == nullptr ? std::vector<float>() : turns->table, stream) {
     const int64_t slots = SlotsFor(KeepFor(rule).slots() + 1, storage.bits);
     for (const int64_t held : {1, 20, 33, 34}) {
       BudgetAttentionRow row;
@@ -167,6 +174,7 @@ class Steps {
     };
     const bool has_sinks = !sinks_.host().empty();
     args.sinks = has_sinks ? sinks_.host().data() : nullptr;
+    if (turns_ != nullptr) args.turns = turns_->turns();
     point(qkv.host().data(), out.data());
     for (size_t row = 0; row < rows_.size(); ++row) rows_[row].kv = caches_[row].data();
     args.rows = rows_;
@@ -177,10 +185,14 @@ class Steps {
     constexpr int64_t kStride = 64;
     GpuArray<float> weights(
         std::vector<float>(static_cast<size_t>(num_rows * shape_.num_heads * kStride)), stream_);
+    GpuArray<int32_t> turn_rows(
+        std::vector<int32_t>(static_cast<size_t>(num_rows * shape_.num_kv_heads * kStride)),
+        stream_);
     args.sinks = has_sinks ? sinks_.data() : nullptr;
+    if (turns_ != nullptr) args.turns.table = table_.data();
     point(qkv.data(), gpu_out.data());
     args.rows = list.span();
-    BudgetAttentionAsync({args, weights.data(), kStride}, stream_);
+    BudgetAttentionAsync({args, weights.data(), kStride, turn_rows.data()}, stream_);
     gpu_out.Download();
     for (size_t at = 0; at < out.size(); ++at) {
       ASSERT_NEAR(gpu_out.host()[at], out[at], 2e-4F) << at;
@@ -253,6 +265,8 @@ class Steps {
   KvStorage storage_;
   Stream& stream_;
   GpuArray<float> sinks_;
+  const TurnTable* turns_;
+  GpuArray<float> table_;
   std::vector<BudgetAttentionRow> rows_;
   std::vector<std::vector<std::byte>> caches_;
   std::vector<std::unique_ptr<GpuArray<std::byte>>> gpu_caches_;
@@ -278,6 +292,23 @@ TEST_F(BudgetTest, StepsWithSinksAgreeWithTheOracle) {
     Steps steps({4, 2, 64}, rule, kKvStorages[0], stream(), {-1.0F, 2.0F, 0.0F, 1.0F});
     for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
     steps.Compare();
+  }
+}
+
+TEST_F(BudgetTest, RollingStepsAgreeWithTheOracle) {
+  size_t number = 0;
+  for (const Rule& rule : kRules) {
+    for (const KvStorage& storage : kKvStorages) {
+      for (const Shape& shape : ShapesOf(number++)) {
+        SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(shape.head_dim));
+        const RopePairs pairs = number % 3 == 0 ? RopePairs::kNeighbours : RopePairs::kHalves;
+        const int64_t dims = number % 2 == 0 ? shape.head_dim : shape.head_dim / 4 * 2;
+        const TurnTable table(60, dims, pairs);
+        Steps steps(shape, rule, storage, stream(), {}, &table);
+        for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
+        steps.Compare();
+      }
+    }
   }
 }
 

@@ -28,6 +28,7 @@ STORAGES = [
     ["--kv-bits", "4"],
     [*placements.H2O, "--kv-bits", "4", "--weight-bits", "4"],
     ["--policy", TESTS / "parity" / "policies" / "heads-8x4.json", "--kv-bits", "8,4"],
+    ["--model", placements.PARITY_MODELS / "llama-groups-of-four", *placements.H2O, "--kv-bits", "8", "--rolling"],
 ]
 
 

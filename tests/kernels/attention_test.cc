@@ -11,6 +11,7 @@
 #include "kernels/kv/kv_code.h"
 #include "spillway/round.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
 namespace spillway::kernels {
@@ -47,6 +48,7 @@ struct Sequences {
   int64_t window = 0;
   float soft_cap = 0.0F;
   std::vector<float> sinks;  // [num_heads]; or none
+  KeyTurns turns = {};       // of a rolling cache
 
   Sequences(Heads h, KvStorage kv, std::vector<int64_t> l)
       : heads(h), storage(kv), lengths(std::move(l)), stride(h.q_width() + 2 * h.kv_width() + 3) {
@@ -145,6 +147,7 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
   args.window = s.window;
   args.soft_cap = s.soft_cap;
   args.sinks = s.sinks.empty() ? nullptr : s.sinks.data();
+  args.turns = s.turns;
   attention(args);
   auto at = out.begin();
   for (const Part& part : parts) {
@@ -232,6 +235,32 @@ TEST_P(AttentionTest, AgreesWithTheOracle) {
         ASSERT_NEAR(ours[i], reference[i], 4e-6)
             << "head_dim " << heads.head_dim << " sequence " << at.first << " position "
             << at.second << " column " << i;
+      }
+    }
+  }
+}
+
+// Keys turned as they are read, in a prompt: as the oracle does, to the bit however it is cut, and
+// beside keys that were turned before to the rounding of what the cache holds.
+TEST_P(AttentionTest, TurnedKeysAgreeWithTheOracle) {
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{3, 3, 80}, Heads{8, 2, 64}, Heads{6, 2, 128},
+                            Heads{5, 1, 24}, Heads{34, 1, 16}}) {
+    for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kNeighbours}) {
+      const TurnTable table(150, heads.head_dim / 4 * 2, pairs);
+      SCOPED_TRACE(TextOf(heads) + CaseOf(" halves", pairs == RopePairs::kHalves));
+      Sequences s(heads, kv(), {1, 63, 65, 150});
+      s.turns = table.turns();
+      Caches caches(s);
+      Outputs expected;
+      for (const auto& parts : Whole(s)) RunParts(s, caches, parts, expected, AttentionRef);
+      const Outputs whole = RunAll(s, Whole(s), isa(), 2);
+      for (const auto& [at, ours] : whole) {
+        for (size_t i = 0; i < ours.size(); ++i)
+          ASSERT_NEAR(ours[i], expected[at][i], 1e-5) << "position " << at.second;
+      }
+      for (const int64_t chunk : {1, 29}) {
+        for (const auto& [at, ours] : RunAll(s, Chunks(s, chunk), isa(), 1))
+          ASSERT_EQ(Bits(ours), Bits(whole.at(at))) << chunk << " position " << at.second;
       }
     }
   }

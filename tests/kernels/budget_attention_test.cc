@@ -11,6 +11,7 @@
 #include "kernels/attention/attention_isa.h"
 #include "tests/kernels/kv_budget_model.h"
 #include "tests/kernels/kv_budget_row.h"
+#include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
 namespace spillway::kernels {
@@ -50,6 +51,19 @@ void ReverseOddHeads(BudgetRow& row) {
 struct Checked {
   BudgetRow row;
   std::vector<KvBudgetModel> models;
+  const TurnTable* turns = nullptr;  // of a rolling cache
+  bool in_prompt = true;
+
+  void Roll(const TurnTable& table) {
+    turns = &table;
+    row.turns = table.turns();
+  }
+  KvBudgetModel::Seen Seen() const {
+    if (turns == nullptr) return nullptr;
+    return [this](const ModelToken& token, int64_t earlier, int64_t later) {
+      return turns->Turned(token.k, in_prompt ? earlier : turns->num_rows - 1 - later);
+    };
+  }
 
   Checked(const BudgetCase& c, KvStorage kv, uint32_t seed, double tolerance)
       : row(c, kv, seed),
@@ -65,7 +79,7 @@ struct Checked {
         std::vector<double> q;
         for (int64_t d = 0; d < c.head_dim; ++d)
           q.push_back(row.q(token)[head * c.head_dim + d] * c.scale());
-        const std::vector<double> expected = model.Attend(q);
+        const std::vector<double> expected = model.Attend(q, Seen());
         for (int64_t d = 0; d < c.head_dim; ++d)
           ASSERT_NEAR(out[head * c.head_dim + d], expected[static_cast<size_t>(d)], 1e-5)
               << "position " << token << " head " << head;
@@ -100,6 +114,7 @@ struct Checked {
       ASSERT_NO_FATAL_FAILURE(
           models[static_cast<size_t>(kv_head)].KeepAfterPrompt(row.HeldPositions(kv_head)));
     ReverseOddHeads(row);
+    in_prompt = false;
     ASSERT_NO_FATAL_FAILURE(CheckCache());
   }
   void RunStep(Isa isa) {
@@ -143,6 +158,25 @@ TEST_P(BudgetAttentionTest, WholeRunsFollowTheRule) {
     const BudgetCase c = RandomCase(random);
     SCOPED_TRACE(testing::PrintToString(c));
     Checked checked(c, kv(), run, 1e-5);
+    ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(1 + static_cast<int64_t>(random() % 60), isa()));
+    while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+  }
+}
+
+// Keys are turned by their places among the tokens held, and stored unturned.
+TEST_P(BudgetAttentionTest, RollingRunsFollowTheRule) {
+  std::mt19937 random(12);
+  for (uint32_t run = 0; run < 40; ++run) {
+    BudgetCase c = RandomCase(random);
+    c.keep.window = 0;
+    const bool halves = random() % 4 != 0;
+    const int64_t dims = random() % 2 == 0 ? c.head_dim / 2 * 2 : c.head_dim / 4 * 2;
+    const TurnTable table(std::max(c.prompt, c.keep.slots() + 1) + static_cast<int64_t>(run % 3),
+                          std::max<int64_t>(2, dims),
+                          halves ? RopePairs::kHalves : RopePairs::kNeighbours);
+    SCOPED_TRACE(testing::PrintToString(c) + CaseOf(" turned", table.dims, "halves", halves));
+    Checked checked(c, kv(), run, 1e-5);
+    checked.Roll(table);
     ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(1 + static_cast<int64_t>(random() % 60), isa()));
     while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -35,13 +36,24 @@ class KvBudgetModel {
   const std::vector<ModelToken>& tokens() const { return tokens_; }
   void Add(ModelToken token) { tokens_.push_back(std::move(token)); }
 
+  // How a query sees the key of a token, of which `earlier` and `later` ones are held: of a rolling
+  // cache.
+  using Seen =
+      std::function<std::vector<double>(const ModelToken&, int64_t earlier, int64_t later)>;
+
   // Adds the weights of one query over all tokens held to their scores; returns its output.
-  std::vector<double> Attend(const std::vector<double>& scaled_q) {
+  std::vector<double> Attend(const std::vector<double>& scaled_q, const Seen& seen = nullptr) {
     std::vector<double> weights;
     Forget(tokens_.back().position);
-    for (const ModelToken& token : tokens_) {
+    for (size_t at = 0; at < tokens_.size(); ++at) {
+      const ModelToken& token = tokens_[at];
+      const auto earlier = static_cast<int64_t>(at);
+      const std::vector<double> key =
+          seen == nullptr
+              ? token.k
+              : seen(token, earlier, static_cast<int64_t>(tokens_.size()) - 1 - earlier);
       double dot = 0;
-      for (size_t d = 0; d < scaled_q.size(); ++d) dot += scaled_q[d] * token.k[d];
+      for (size_t d = 0; d < scaled_q.size(); ++d) dot += scaled_q[d] * key[d];
       weights.push_back(dot);
     }
     const double maximum = *std::max_element(weights.begin(), weights.end());

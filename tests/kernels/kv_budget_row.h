@@ -59,6 +59,7 @@ struct BudgetRow {
   int64_t position = 0;
   std::vector<float> out;    // of the last call's tokens
   std::vector<float> sinks;  // [num_heads]; or none
+  KeyTurns turns = {};       // of a rolling cache
 
   BudgetRow(const BudgetCase& budget_case, KvStorage kv, uint32_t seed)
       : c(budget_case),
@@ -127,6 +128,7 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   args.sinks = row.sinks.empty() ? nullptr : row.sinks.data();
   args.token_scores_stride = c.prompt;
   args.window = c.keep.window;
+  args.turns = row.turns;
   const int64_t bytes =
       std::max(AttentionWorkspaceBytesWithScores(c.prompt, c.head_dim, num_threads, isa),
                KvCompactWorkspaceBytes(c.prompt, num_threads));
@@ -184,6 +186,7 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   const std::vector<float>& sinks = rows.front()->sinks;
   args.sinks = sinks.empty() ? nullptr : sinks.data();
   args.kind = c.kind;
+  args.turns = rows.front()->turns;
   step(args);
   auto at = out.begin();
   for (BudgetRow* row : rows) {

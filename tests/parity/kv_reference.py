@@ -6,7 +6,8 @@ queries and over the heads that share its K and V. After the prompt the recent t
 heavy hitters; after each further token the lowest score among those that left the window goes. In a layer whose tokens see
 a window of others, one that the next token does not see goes before all others.
 
-transformers computes everything but the attention: queries and keys come to Row.attend turned to their true positions.
+transformers computes everything but the attention: queries and keys come to Row.attend turned to their true positions, or,
+where the cache rolls, unturned: there a key is turned by its place among the tokens that are held, and a query likewise.
 """
 
 import dataclasses
@@ -93,12 +94,33 @@ def softmax(products, sinks):
     return torch.softmax(torch.cat([products, beside], -1), -1)[..., :-1]
 
 
+class Turn:
+    """The rotation of a model's heads, by half and half of their first dimensions."""
+
+    def __init__(self, model):
+        module = next(module for module in model.modules() if hasattr(module, "inv_freq"))
+        self.frequencies, self.factor = module.inv_freq.float(), module.attention_scaling
+
+    def unturned(self, heads):
+        """What transformers turned to position 0, which multiplies by the factor alone."""
+        size = 2 * len(self.frequencies)
+        return torch.cat([heads[..., :size] / self.factor, heads[..., size:]], -1)
+
+    def __call__(self, heads, first):
+        """[..., tokens, head_dim], whose tokens' places begin with `first`."""
+        half = len(self.frequencies)
+        angles = (first + torch.arange(heads.shape[-2])).float()[:, None] * self.frequencies
+        cosines, sines = angles.cos() * self.factor, angles.sin() * self.factor
+        a, b = heads[..., :half], heads[..., half : 2 * half]
+        return torch.cat([a * cosines - b * sines, b * cosines + a * sines, heads[..., 2 * half :]], -1)
+
+
 class Row:
     """One row. `keep`: of a layer without a window, or what (layer, KV head) keeps. `flexgen`: h2o_flexgen's variant, which lets every token that leaves the
-    recent ones take the place of the lightest heavy one."""
+    recent ones take the place of the lightest heavy one. `turn`: of a cache that rolls."""
 
-    def __init__(self, keep, uses_scores, flexgen, row_tokens):
-        self.keep, self.uses_scores, self.flexgen, self.row_tokens = keep, uses_scores, flexgen, row_tokens
+    def __init__(self, keep, uses_scores, flexgen, row_tokens, turn=None):
+        self.keep, self.uses_scores, self.flexgen, self.row_tokens, self.turn = keep, uses_scores, flexgen, row_tokens, turn
         self.heads = {}  # by layer and KV head
         self.is_fragile = False
 
@@ -146,8 +168,13 @@ class Row:
             keep = self.keep_in(place, sliding_window)
             is_prompt = place not in self.heads
             head = self.heads.setdefault(place, Head.empty(key.shape[-1]))
-            head.add(key[0, number].half().float(), value[0, number].half().float())  # as a 16-bit cache holds them
-            products = queries @ head.keys.T * scaling
+            new = key[0, number] if self.turn is None else self.turn.unturned(key[0, number])
+            head.add(new.half().float(), value[0, number].half().float())  # as a 16-bit cache holds them
+            keys = head.keys
+            if self.turn is not None:
+                keys = self.turn(keys, 0)
+                queries = self.turn(self.turn.unturned(queries), len(keys) - queries.shape[1])
+            products = queries @ keys.T * scaling
             products = products if softcap is None else softcap * torch.tanh(products / softcap)
             products = products.masked_fill(head.hidden(queries.shape[1], sliding_window), -torch.inf)
             weights = softmax(products, None if s_aux is None else s_aux.chunk(key.shape[1])[number])
@@ -159,15 +186,15 @@ class Row:
 
 
 @torch.inference_mode()
-def greedy(model, prompt, max_tokens, policy, num_top=NUM_TOP):
+def greedy(model, prompt, max_tokens, policy, num_top=NUM_TOP, rolls=False):
     """One row (comparison.py), cut before the first step that rests on a fragile choice. `policy`: (what Row keeps, whether scores decide, whether h2o_flexgen's variant)."""
-    state = Row(*policy, len(prompt) + max_tokens)
+    state = Row(*policy, len(prompt) + max_tokens, Turn(model) if rolls else None)
     transformers.AttentionInterface.register(ATTENTION, state.attend)
     model.set_attn_implementation(ATTENTION)
     row = {"prompt": prompt, "tokens": [], "top": []}
     fed, first = prompt, 0
     while len(row["tokens"]) < max_tokens:
-        positions = torch.arange(first, first + len(fed))[None]
+        positions = (0 if rolls else 1) * torch.arange(first, first + len(fed))[None]
         logits = model(torch.tensor([fed]), position_ids=positions, use_cache=False, logits_to_keep=1).logits[0, -1]
         first += len(fed)
         # The choice of this step acts on the next one's logits.

@@ -1,8 +1,8 @@
 """Makes tests/parity/golden_kv: greedy rows of the float32 reference under KV policies that evict (kv_reference.py).
 
-  python make_kv_golden.py [heads] [model ...]
+  python make_kv_golden.py [heads|rolling] [model ...]
 
-`heads`: only those of budgets per KV head.
+`heads`: only those of budgets per KV head; `rolling`: only those of caches that roll.
 
 Needs the PyPI packages torch and transformers. A rerun gives the same rows, but for the last digits of logprobs.
 """
@@ -84,6 +84,16 @@ def heads_policy(model):
 EXPERT_POLICIES = {name: GROUPED_POLICIES[name] for name in ("h2o-30-tokens", "h2o-one-recent")}
 
 
+# Caches that roll. The longest rows leave the models' 336 positions behind.
+ROLLING = [f"tests/parity/models/{name}" for name in ("llama-groups-of-four", "qwen3-biased", "neox-parallel", "yarn")]
+ROLLING_TOKENS = 60
+ROLLING_LENGTHS = [1, 33, 100, 200, 300, 330]
+ROLLING_POLICIES = {
+    f"rolling-{name}": ([*flags, "--rolling"], keep, uses_scores, flexgen)
+    for name, (flags, keep, uses_scores, flexgen) in GROUPED_POLICIES.items() if name != "h2o-one-recent"
+}
+
+
 def prompt_of(length, model, generator):
     return [2] + torch.randint(4, model.config.vocab_size, (length - 1,), generator=generator).tolist()
 
@@ -95,14 +105,14 @@ def opt_rows(model, policy_of):
     return [row for row in rows if len(row["tokens"]) >= MIN_STEPS]
 
 
-def grouped_rows(model, policy_of, lengths=GROUPED_LENGTHS):
+def grouped_rows(model, policy_of, lengths=GROUPED_LENGTHS, max_tokens=GROUPED_TOKENS, rolls=False):
     generator = torch.Generator().manual_seed(78)
     rows = []
     for length in lengths:
-        policy = policy_of(length + GROUPED_TOKENS)
+        policy = policy_of(length + max_tokens)
         for _ in range(GROUPED_TRIES):
-            row = kv_reference.greedy(model, prompt_of(length, model, generator), GROUPED_TOKENS, policy, GROUPED_TOP)
-            if len(row["tokens"]) == GROUPED_TOKENS:
+            row = kv_reference.greedy(model, prompt_of(length, model, generator), max_tokens, policy, GROUPED_TOP, rolls)
+            if len(row["tokens"]) == max_tokens:
                 rows.append(row)
                 break
     return rows
@@ -115,6 +125,10 @@ def write(path, head, rows):
 
 def head_rows(model, policy_of):
     return grouped_rows(model, policy_of, HEAD_LENGTHS)
+
+
+def rolling_rows(model, policy_of):
+    return grouped_rows(model, policy_of, ROLLING_LENGTHS, ROLLING_TOKENS, rolls=True)
 
 
 def make(path, policies, max_tokens, rows_of):
@@ -132,10 +146,13 @@ def make(path, policies, max_tokens, rows_of):
 def main():
     torch.set_num_threads(1)
     GOLDEN.mkdir(exist_ok=True)
-    only_heads, chosen = sys.argv[1:2] == ["heads"], [name for name in sys.argv[1:] if name != "heads"]
-    for paths, work in ((OPT, (POLICIES, OPT_TOKENS, opt_rows)), (GROUPED, (GROUPED_POLICIES, GROUPED_TOKENS, grouped_rows)),
-                        (EXPERTS, (EXPERT_POLICIES, GROUPED_TOKENS, grouped_rows)), (HEADS, (None, GROUPED_TOKENS, head_rows))):
-        for path in paths if work[0] is None or not only_heads else []:
+    kinds = {"": [(OPT, (POLICIES, OPT_TOKENS, opt_rows)), (GROUPED, (GROUPED_POLICIES, GROUPED_TOKENS, grouped_rows)),
+                  (EXPERTS, (EXPERT_POLICIES, GROUPED_TOKENS, grouped_rows))],
+             "heads": [(HEADS, (None, GROUPED_TOKENS, head_rows))],
+             "rolling": [(ROLLING, (ROLLING_POLICIES, ROLLING_TOKENS, rolling_rows))]}
+    only, chosen = [name for name in sys.argv[1:] if name in kinds], [name for name in sys.argv[1:] if name not in kinds]
+    for paths, work in [item for kind in only or kinds for item in kinds[kind]]:
+        for path in paths:
             if not chosen or pathlib.Path(path).name in chosen:
                 make(path, *work)
 

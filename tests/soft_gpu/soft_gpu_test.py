@@ -44,6 +44,8 @@ CASES = [
     ["llama-groups-of-four", *H2O],
     ["mistral-groups-windowed", "--kv-bits", "8,4", *HEADS],
     ["mixtral-stacked"],
+    ["qwen3-biased", *H2O, "--kv-bits", "8,4", "--rolling"],
+    ["neox-parallel", *WINDOW, "--rolling"],
     ["qwen2moe-stacked-dense", "--weight-bits", 8],
     ["gptoss-mxfp4", *H2O],
 ]
@@ -62,7 +64,8 @@ MOST_THAT_DIFFER_IN_CODES = 0.6
 # Golden rows of KV policies that evict (parity/make_kv_golden.py): grouped queries, rotary positions, and windows shorter and
 # longer than the budget. Activations of 16 bits move logprobs further than the CPU's bound of 0.002.
 GOLDEN_ROWS = ["llama-groups-of-four.h2o-20", "llama-groups-of-four.window-sinks",
-               "llama-groups-of-four.h2o-heads", "gemma3-groups-windowed.h2o-30-tokens", "gptoss-wide.h2o-one-recent"]
+               "llama-groups-of-four.h2o-heads", "llama-groups-of-four.rolling-h2o-30-tokens",
+               "neox-parallel.rolling-window-sinks", "gemma3-groups-windowed.h2o-30-tokens", "gptoss-wide.h2o-one-recent"]
 GOLDEN_TOLERANCE = 0.01
 LONGEST_GOLDEN_PROMPT = 100
 
