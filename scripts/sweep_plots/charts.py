@@ -93,6 +93,12 @@ def short_number(value):
     return f"{value:.0f}" if abs(value) >= 99.5 else f"{value:.3g}"
 
 
+def flops_text(flops_per_s):
+    """Text such as "840 GFLOP/s", "22 TFLOP/s"."""
+    giga = flops_per_s / 1e9
+    return f"{short_number(giga)} GFLOP/s" if giga < 9950 else f"{short_number(giga / 1e3)} TFLOP/s"
+
+
 def signed_percent(ratio):
     """Text such as "+0.93 %", "-2 %", "+270 %"."""
     percent = 100 * (ratio - 1)
@@ -120,7 +126,7 @@ def hover_of(point):
     if point.speedup is not None:
         lines.append(f"{point.speedup:.2f} x full KV")
     if point.roof is not None:
-        lines.append(f"decodes at {short_number(point.roof.flops_per_s / 1e9)} GFLOP/s, "
+        lines.append(f"decodes at {flops_text(point.roof.flops_per_s)}, "
                      f"{short_number(point.roof.flops_per_byte)} FLOP a byte of {point.roof.level}")
     return "\n".join(lines)
 
@@ -229,7 +235,7 @@ def roofs(points):
         ceilings[roof.matmul_flops_per_s] = min(ridge, ceilings.get(roof.matmul_flops_per_s, ridge))
     lines = [Line(f"{level} {short_number(rate / 1e9)} GB/s", rate / 1e9, x_end=peak / rate, dashed=level != "memory")
              for (level, rate), peak in sorted(slopes.items(), key=lambda item: -item[0][1])]
-    return lines + [Line(f"products {short_number(peak / 1e9)} GFLOP/s", y=peak / 1e9, x_begin=ridge)
+    return lines + [Line(f"products {flops_text(peak)}", y=peak / 1e9, x_begin=ridge)
                     for peak, ridge in sorted(ceilings.items())]
 
 

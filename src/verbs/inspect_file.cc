@@ -37,8 +37,9 @@ std::string RatesText(std::string_view name, const DeviceRates& rates) {
       RateText(rates.prefill_attention_flops_per_s, "FLOP/s"),
       RateText(rates.decode_attention_bytes_per_s, "B/s"), rates.launch_s * 1e6, "");
   for (const MatmulRate& rate : rates.matmul) {
-    text += fmt::format("{} {} at {} rows", &rate == rates.matmul.data() ? "" : ",",
-                        RateText(rate.flops_per_s, "FLOP/s"), rate.rows);
+    text += fmt::format("{} {} at {} {}", &rate == rates.matmul.data() ? "" : ",",
+                        RateText(rate.flops_per_s, "FLOP/s"), rate.rows,
+                        rate.rows == 1 ? "row" : "rows");
   }
   return text + '\n';
 }

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
+#include <string_view>
 
+#include "policies/cost/cost_rates.h"
 #include "spillway/error.h"
+#include "spillway/model.h"
 #include "src/base/clock.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
@@ -12,7 +16,10 @@
 #include "src/profile/profile.h"
 #include "src/report/progress.h"
 #include "src/verbs/host_profile.h"
+#include "src/verbs/machine_for.h"
 #include "src/verbs/open_device.h"
+#include "src/verbs/policy_for.h"
+#include "src/verbs/synthetic.h"
 
 namespace spillway {
 namespace {
@@ -32,6 +39,32 @@ std::string Table(const MeasuredMachine& measured, const Machine& machine, doubl
         fmt::format("  {:<20}{}; run it again when it is quiet\n", "disturbed", machine.disturbed);
   }
   return text + fmt::format("  {:<20}{:.0f} s\n", "measured in", seconds);
+}
+
+// What the rates come to: a long job of models that people know, under the best policy.
+std::string Meaning(Config config, const Machine& machine, const Device& device) {
+  if (!KnowsRates(machine)) return "";
+  config.prompt_len = 512;
+  config.gen_len = 128;
+  config.num_requests = 1024;
+  std::string text = fmt::format(
+      "  {:<20}1,024 prompts of 512 tokens, 128 new ones, all KV kept:\n", "what that comes to");
+  for (const std::string_view name : std::array{"llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b"}) {
+    const std::optional<ModelShape> shape = BuiltInShape(name);
+    if (!shape) continue;
+    const Model model = MakeModel(*shape);
+    const SearchResult result = SearchFor(
+        config, model, machine, SyntheticWork(config, model.shape), NeedsFor(machine, device));
+    if (!result.feasible()) {
+      text += fmt::format("  {:<20}does not fit\n", name);
+      continue;
+    }
+    const Candidate& best = result.best.front();
+    text += fmt::format("  {:<20}about {:.3g} new tokens/s, {} rows at a time, bound by {}\n", name,
+                        best.prediction.generated_tokens_per_s,
+                        best.policy.gpu_batch_size * best.policy.num_gpu_batches, best.bound_by);
+  }
+  return text;
 }
 
 // The cache is a copy: where a file was asked for, its loss is worth a line and no more.
@@ -59,7 +92,8 @@ int RunProfile(const Config& config) {
       config, *device, config.quick ? ProfileLength::kQuick : ProfileLength::kFull, line);
   line.Clear();
   output.Write(MachineJson(machine));
-  std::string text = Table(measured, machine, NowSeconds() - begin_s) + Cache(config, machine);
+  std::string text = Table(measured, machine, NowSeconds() - begin_s) +
+                     Meaning(config, machine, *device) + Cache(config, machine);
   if (output.asked_for())
     text += fmt::format("  {:<20}{}\n", "written", Printable(config.output.string(), 200));
   PrintTo(TerminalOf(config), text);

@@ -68,6 +68,7 @@ class Profile(ProfileTest):
         self.assertLess(cpu["launch_s"], 0.01)
         self.assertEqual(set(machine["beside_compute"]), set(machine["link_bytes_per_s"]))
         self.assertEqual("disturbed" in machine, b"warning: this profile was disturbed" in result.stderr)
+        self.assertRegex(result.stdout, rb"llama-3.1-8b +about [0-9.e+-]+ new tokens/s, [0-9]+ rows at a time, bound by ")
         self.assertIn("--quick", machine["sources"][0])
         for name in (b"disk_read", b"matmul, rows 512", b"decode attention", b"launch"):
             self.assertIn(name, result.stdout)
