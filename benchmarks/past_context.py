@@ -5,9 +5,9 @@
     [--settings NAME ...] [--output FILE.json]
 
 The first tokens are read in one pass, the others are told one a pass, as if they had been generated, and scored. The table
-has the perplexity of each context's worth of tokens: where positions within the cache do what they should, it does not rise
-behind the first. `full` is the full cache, which ends with the context. One row of the text at a time: as slow as decoding it.
-Standard library only.
+has the perplexity of each context's worth of tokens. Texts are not alike everywhere: beside it stands `full`, the full cache,
+begun anew with each context; where positions within the cache do what they should, the distance from it does not grow. One
+row of the text at a time: as slow as decoding it. A rerun measures only what the output does not hold. Standard library only.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def tokens_of(options, place):
 
 
 def score(options, ids, flags, place):
-    """Log-probabilities of the tokens behind the prompt, in their order."""
+    """Log-probabilities of the tokens, in their order; None for those of the prompt."""
     source = place / "ids.jsonl"
     source.write_text(json.dumps({"token_ids": ids}) + "\n", encoding="utf-8")
     words = [options.binary, "score", "--model", options.model, "--input", source, "--output", "-", "--quiet", *flags]
@@ -55,14 +55,21 @@ def score(options, ids, flags, place):
     done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE)
     if done.returncode != 0:
         sys.exit(f"past_context: spillway score ended with status {done.returncode}")
-    return json.loads(done.stdout)["token_logprobs"][options.prompt :]
+    return [None] * options.prompt + json.loads(done.stdout)["token_logprobs"][options.prompt :]
 
 
-def perplexities(logprobs, positions, prompt):
-    """Of each context's worth of tokens."""
-    first, rest = logprobs[: positions - prompt], logprobs[positions - prompt :]
-    parts = [first, *(rest[begin : begin + positions] for begin in range(0, len(rest), positions))]
-    return [math.exp(-statistics.fmean(part)) for part in parts if part]
+def perplexities(logprobs, positions):
+    """Of each context's worth of tokens; None stands for those that are not scored."""
+    parts = (logprobs[begin : begin + positions] for begin in range(0, len(logprobs), positions))
+    return [math.exp(-statistics.fmean(value for value in part if value is not None)) for part in parts]
+
+
+def measure(options, ids, setting, positions, place):
+    flags = SETTINGS[setting]
+    if flags:
+        return perplexities(score(options, ids, [*flags, "--kv-budget", options.kept], place), positions)
+    contexts = (ids[begin : begin + positions] for begin in range(0, len(ids), positions))
+    return perplexities([value for part in contexts for value in score(options, part, [], place)], positions)
 
 
 def main():
@@ -80,6 +87,10 @@ def main():
     positions = positions_of(options.model)
     result = {"model": options.model.name, "positions": positions, "kept": options.kept, "prompt": options.prompt,
               "machine": f"{os.cpu_count()} cores of {origin.processor_name()}", "commit": origin.commit(), "perplexity": {}}
+    if options.output and options.output.exists():
+        earlier = json.loads(options.output.read_text())
+        if all(earlier[key] == result[key] for key in ("model", "positions", "kept", "prompt")):
+            result = earlier
     with tempfile.TemporaryDirectory() as name:
         place = pathlib.Path(name)
         ids = tokens_of(options, place)
@@ -88,10 +99,8 @@ def main():
         print("| cache | " + " | ".join(f"tokens to {n * positions:,}" for n in range(1, options.contexts + 1)) + " |", flush=True)
         print("|---" * (options.contexts + 1) + "|", flush=True)
         for setting in options.settings:
-            flags = SETTINGS[setting]
-            num_tokens = positions * (options.contexts if flags else 1)
-            kept = ["--kv-budget", options.kept] if flags else []
-            of_parts = perplexities(score(options, ids[:num_tokens], [*flags, *kept], place), positions, options.prompt)
+            of_parts = result["perplexity"].get(setting)
+            of_parts = of_parts or measure(options, ids[: options.contexts * positions], setting, positions, place)
             result["perplexity"][setting] = of_parts
             print(f"| {setting} | " + " | ".join(f"{value:.2f}" for value in of_parts) + " |", flush=True)
             if options.output:

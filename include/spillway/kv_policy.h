@@ -119,10 +119,17 @@ KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens);
 // Tokens that such a row keeps where it keeps most, but for windows of the model.
 int64_t MostKept(const KvPolicy& policy, int64_t row_tokens);
 
+// The most tokens of a row in a cache of fixed size, whose positions are compared as floats.
+inline constexpr int64_t kMostRowTokens = (int64_t{1} << 24) - 1;
+
+struct RowLength {
+  int64_t prompt_tokens = 0;
+  int64_t max_new_tokens = 0;
+};
+
 // Why a row cannot run in a model of so many positions, in words; empty: it can. A rolling cache
 // lets it be longer than these, if its prompt is not, nor what it keeps and one token more.
-std::string WhyTooLong(const KvPolicy& policy, int64_t max_positions, int64_t prompt_tokens,
-                       int64_t max_new_tokens);
+std::string WhyTooLong(const KvPolicy& policy, int64_t max_positions, const RowLength& row);
 
 // A row in a pass.
 struct RowProgress {

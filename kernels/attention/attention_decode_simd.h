@@ -100,7 +100,7 @@ inline __attribute__((always_inline)) void Decode<Form, kDim>::FetchState(int64_
   constexpr int64_t kHeadBytes = kBlockSlots * 4;
   const int64_t tokens = args.num_kv_heads * (keys.run_bytes() + values.run_bytes());
   const std::byte* at = row.kv + slot / kBlockSlots * task.block_bytes + tokens +
-                        (task.kv_head_begin + HeadOf(visit)) * kHeadBytes;
+                        (task.kv_head_begin + values.HeadOf(visit)) * kHeadBytes;
   for (int64_t i = 0; i < kStepBlocks; ++i, at += task.block_bytes) {
     if (task.weights != nullptr) Fetch(at, 64);
     Fetch(at + args.num_kv_heads * kHeadBytes, 64);
@@ -151,15 +151,16 @@ void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t co
 template <typename Form, int64_t kDim>
 void Decode<Form, kDim>::Scores(int64_t begin) const {
   const int64_t visible = Visible(begin);
-  const int64_t queries = shares ? group : 1;  // of a visit
+  const int64_t queries = keys.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
     const NextRun next = AfterKeys(begin + slot);
-    for (int64_t visit = 0; visit < num_visits; ++visit) {
+    for (int64_t visit = 0; visit < keys.num_visits; ++visit) {
       const auto step = keys.StepAt(visit, begin + slot, next);
       const float* of_query = q + visit * queries * padded_dim;
       float* to = ScoresOf(visit * queries) + slot;
-      shares ? ScoreShared(step, count, of_query, to) : ScoreInPlace(step, count, of_query, to);
+      keys.shares ? ScoreShared(step, count, of_query, to)
+                  : ScoreInPlace(step, count, of_query, to);
     }
   }
 }
@@ -210,11 +211,11 @@ void Decode<Form, kDim>::AddShared(const typename Added::Step& step, int64_t cou
 template <typename Form, int64_t kDim>
 void Decode<Form, kDim>::Values(int64_t begin) const {
   const int64_t visible = Visible(begin);
-  const int64_t queries = shares ? group : 1;  // of a visit
+  const int64_t queries = values.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
     const NextRun next = AfterValues(begin + slot);
-    for (int64_t visit = 0; visit < num_visits; ++visit) {
+    for (int64_t visit = 0; visit < values.num_visits; ++visit) {
       const auto step = values.StepAt(visit, begin + slot, next);
       if (task.has_state) FetchState(visit, begin + slot);
       const int64_t query = visit * queries;
@@ -225,7 +226,7 @@ void Decode<Form, kDim>::Values(int64_t begin) const {
                              slot == 0 ? rescales + query : nullptr,
                              sums + query * padded_dim,
                              padded_dim};
-      shares ? AddShared(step, count, add) : AddInPlace(step, count, add);
+      values.shares ? AddShared(step, count, add) : AddInPlace(step, count, add);
     }
   }
 }

@@ -80,15 +80,15 @@ struct BudgetStep {
     return args.turn_rows + (blockIdx.x * args.step.RunHeads() + kv_head) * args.weights_stride;
   }
 
-  // Counts the tokens behind each back from the last row. Recent tokens are all held, so that it is
-  // the distance for them.
+  // Counts back from the new token's place by the tokens behind each. Recent tokens are all held,
+  // so that for them it is the distance.
   __device__ void FindTurns() const {
     constexpr int kTile = kThreads * kVectorElements;
     auto* positions = reinterpret_cast<int32_t*>(shared);
     const int64_t first_recent = row.position + 1 - row.keep.recent;
     int32_t* rows = TurnRows();
     for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads)
-      rows[slot] = static_cast<int32_t>(args.step.turns.newest());
+      rows[slot] = static_cast<int32_t>(row.newest_place);
     for (int64_t first = 0; first < NumKeys(); first += kTile) {
       const int count = static_cast<int>(NumKeys() - first < kTile ? NumKeys() - first : kTile);
       for (int at = threadIdx.x; at < count; at += kThreads) positions[at] = *Position(first + at);

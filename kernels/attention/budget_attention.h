@@ -23,12 +23,12 @@ namespace spillway::kernels {
 struct BudgetAttentionRow {
   std::byte* kv = nullptr;   // with state; 32-byte aligned
   int64_t num_slots = 0;     // allocated; a multiple of KvBlockSlots, over num_held
-  int64_t num_held = 0;      // tokens in slots [0, num_held), of each KV head; <= keep.slots();
-                             // with turns below their num_rows
+  int64_t num_held = 0;      // tokens in slots [0, num_held), of each KV head; <= keep.slots()
   int64_t position = 0;      // of the new token: higher than any held; under 2^24
   KvKeep keep;               // recent >= 1; with kWindow heavy is 0
   int64_t token_offset = 0;  // index of the new token in the packed q, k, v and out
   int64_t kv_head = 0;       // the first of the KV heads that `kv` holds
+  int64_t newest_place = 0;  // with turns: of the new token, by which q was turned; >= num_held
 };
 
 struct BudgetAttentionArgs : AttentionTensors {
@@ -46,8 +46,8 @@ int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int n
 // num_held; attends over slots [0, num_held]; adds the weights, summed over the heads that share
 // the KV head in their order, to the scores, the new token's starting with its own. If then more
 // than keep.slots() are held, the lowest-scoring candidate is evicted and the new token moves to
-// its slot. With turns a key is turned by the place of its token among the num_held + 1, counted
-// back from the last row, which is the new token's. HeldAfterStep of kernels/kv/kv_eviction.h is
+// its slot. With turns a key is turned by newest_place less the tokens that are held
+// behind its own. HeldAfterStep of kernels/kv/kv_eviction.h is
 // the row's next num_held. Weights that are equal in exact arithmetic may be some ulps apart 64
 // slots further on. Requires: workspace as above. Allocates nothing.
 void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> workspace,

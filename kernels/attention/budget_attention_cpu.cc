@@ -24,21 +24,20 @@ UpdateBudget UpdateBudgetOf(Isa isa) {
 
 namespace {
 
-constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as floats
-
 void CheckArgs(const BudgetAttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
   CheckKvBits(args);
   SPILLWAY_CHECK(args.kind != KvPolicyKind::kFull);
   for (const BudgetAttentionRow& row : args.rows) {
-    SPILLWAY_CHECK(!args.turns.exist() || row.num_held < args.turns.num_rows);
+    SPILLWAY_CHECK(!args.turns.exist() ||
+                   (row.num_held <= row.newest_place && row.newest_place < args.turns.num_rows));
     SPILLWAY_CHECK(row.kv_head >= 0 && row.kv_head + args.RunHeads() <= args.num_kv_heads);
     SPILLWAY_CHECK(row.num_held < row.num_slots && row.num_slots % KvBlockSlots(args.kv_bits) == 0);
     SPILLWAY_CHECK(row.num_held <= row.keep.slots() && row.keep.recent >= 1);
     SPILLWAY_CHECK(row.keep.heavy >= 0 && row.keep.sinks >= 0);
     SPILLWAY_CHECK(UsesScores(args.kind) || row.keep.heavy == 0);
-    SPILLWAY_CHECK(row.num_held <= row.position && row.position < kMaxPosition);
+    SPILLWAY_CHECK(row.num_held <= row.position && row.position <= kMostRowTokens);
     SPILLWAY_CHECK(row.keep.window == 0 ||
                    (row.keep.slots() < row.keep.window && row.keep.sinks == 0));
   }
@@ -56,7 +55,7 @@ int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys *
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
   return AttentionScratchBytes(head_dim) + VictimBytes() +
          (kMaxQueries * PaddedSlots(max_slots) + NumFactors(max_slots)) * 4 +
-         PaddedSlots(max_slots) * int64_t{sizeof(int32_t) + sizeof(HeldToken)};
+         PaddedSlots(max_slots) * int64_t{sizeof(int32_t) + 2 * sizeof(HeldToken)};
 }
 
 struct Functions {
@@ -120,7 +119,7 @@ struct Step {
   }
   int32_t* turn_rows() const {
     if (!args.turns.exist()) return nullptr;
-    return reinterpret_cast<int32_t*>(held() + PaddedSlots(num_held()));
+    return reinterpret_cast<int32_t*>(held() + 2 * PaddedSlots(num_held()));
   }
   void FindTurns() const;
   AttentionTask Task(int64_t kv_head) const;
@@ -155,14 +154,14 @@ AttentionTask Step::Task(int64_t kv_head) const {
           .turn_rows = turn_rows()};
 }
 
-// The newest token has the last row, the others those before it in the order of their positions.
+// The new token has its row's place, the others those before it in the order of their positions.
 void Step::FindTurns() const {
   const KvHead<std::byte> head = Head(kv_head_begin);
   FindPlaces({.num_held = num_held(), .num_recent = row.keep.recent, .newest = row.position},
              [&](int64_t slot) { return *head.Position(slot); },
-             {held(), static_cast<std::size_t>(num_held())},
+             {held(), static_cast<std::size_t>(2 * num_held())},
              {turn_rows(), static_cast<std::size_t>(num_held())});
-  const auto shift = static_cast<int32_t>(args.turns.newest() - row.num_held);
+  const auto shift = static_cast<int32_t>(row.newest_place - row.num_held);
   for (int64_t slot = 0; slot < num_held(); ++slot) turn_rows()[slot] += shift;
 }
 

@@ -27,12 +27,11 @@ struct StepRef {
   void Evict() const;
 };
 
-// Tokens that come behind the slot's count back from the last row.
 int64_t StepRef::TurnRow(int64_t slot) const {
   int64_t later = 0;
   for (int64_t other = 0; other <= row.num_held; ++other)
     later += *head.Position(other) > *head.Position(slot);
-  return args.turns.newest() - later;
+  return row.newest_place - later;
 }
 
 // Writes the head's output; returns the weights.

@@ -17,7 +17,7 @@ static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % 
 static_assert(kAttentionKeys % kStep == 0);
 
 // Largest group whose queries read a run in place, each for itself. Those of a larger one share a
-// copy of it, widened to fp32; so do all where keys are turned as they are read.
+// copy of it, widened to fp32; so do all where keys are turned as they are read, of keys.
 constexpr int64_t kInPlaceQueries = 2;
 
 // A DecodeTask's sizes and scratch. A step's runs are visited one after the other: once for all
@@ -39,8 +39,6 @@ struct DecodeFrame {
   float* maxima;        // [query]
   float* totals;        // [query]
   float* rescales;      // [query]: what the sums of the slots so far are multiplied by
-  bool shares;          // a group of queries shares a widened run
-  int64_t num_visits;   // of a step
 
   explicit DecodeFrame(const DecodeTask& decode_task)
       : task(decode_task),
@@ -58,12 +56,7 @@ struct DecodeFrame {
         ranges(block_scores + kDecodeQueries * kAttentionKeys),
         maxima(ranges + 2 * kKvCodedBlockSlots * KvGroups(args.head_dim)),
         totals(maxima + kDecodeQueries),
-        rescales(totals + kDecodeQueries),
-        shares(group > kInPlaceQueries || args.turns.exist()),
-        num_visits(shares ? num_heads : num_queries) {}
-  // Divides by a constant, since this runs for each run of keys and of values.
-  static_assert(kInPlaceQueries == 2);
-  int64_t HeadOf(int64_t visit) const { return num_visits == num_heads ? visit : visit / 2; }
+        rescales(totals + kDecodeQueries) {}
 };
 
 // The first head's run in a step that comes next, and what is prefetched there.
@@ -84,6 +77,8 @@ struct DecodePart {
   using Runs = TokenRuns<kKv, kBlockSlots, kDim>;
 
   const DecodeFrame& of;
+  bool shares;          // a group of queries shares a widened run
+  int64_t num_visits;   // of a step
   int64_t code_bytes;   // of a token's K or V
   int64_t token_bytes;  // of the same, min and scale included
   int64_t first_run;    // bytes from a KV block's begin to the task's first run there
@@ -91,12 +86,15 @@ struct DecodePart {
   int64_t part_bytes;   // of the next step's runs, prefetched in a visit
 
   explicit DecodePart(const DecodeFrame& frame);
+  // Divides by a constant, since this runs for each run of keys and of values.
+  static_assert(kInPlaceQueries == 2);
+  int64_t HeadOf(int64_t visit) const { return num_visits == of.num_heads ? visit : visit / 2; }
   // Bytes of one head's keys, or values, in a KV block.
   int64_t run_bytes() const { return kBlockSlots * (kDim > 0 ? 2 * kDim : token_bytes); }
   // The run of the visit's KV head in the KV block of `slot`.
   const std::byte* Run(int64_t visit, int64_t slot) const {
     return BlockOf(of.row, slot, kBlockSlots, of.task.block_bytes) + first_run +
-           of.HeadOf(visit) * run_bytes();
+           HeadOf(visit) * run_bytes();
   }
   NextRun NextAt(int64_t slot) const { return {Run(0, slot), run_bytes(), part_bytes}; }
   // kStep slots of one KV head, which are read before the next head's.
@@ -119,12 +117,14 @@ struct DecodePart {
 template <typename Form, bool kValues, int64_t kDim>
 DecodePart<Form, kValues, kDim>::DecodePart(const DecodeFrame& frame)
     : of(frame),
+      shares(of.group > kInPlaceQueries || (!kValues && of.args.turns.exist())),
+      num_visits(shares ? of.num_heads : of.num_queries),
       code_bytes(KvCodeBytes(of.args.head_dim, kBits)),
       token_bytes(KvTokenBytes(of.args.head_dim, kBits)),
       first_run(of.task.kv_head_begin * run_bytes()),
-      heads_ahead(MinOf(of.num_heads,
-                        MaxOf(1, (of.shares ? kSharedAheadBytes : kAheadBytes) / run_bytes()))),
-      part_bytes(MinOf(kNextStepBytes<kBits>, of.num_heads * run_bytes() / 2) / of.num_visits) {
+      heads_ahead(
+          MinOf(of.num_heads, MaxOf(1, (shares ? kSharedAheadBytes : kAheadBytes) / run_bytes()))),
+      part_bytes(MinOf(kNextStepBytes<kBits>, of.num_heads * run_bytes() / 2) / num_visits) {
   constexpr int kKeyBits = Form::template kBits<false>;
   if (kValues)
     first_run += of.args.num_kv_heads * kBlockSlots * KvTokenBytes(of.args.head_dim, kKeyBits);
@@ -142,10 +142,10 @@ inline __attribute__((always_inline)) void DecodePart<Form, kValues, kDim>::Fetc
 template <typename Form, bool kValues, int64_t kDim>
 inline __attribute__((always_inline)) typename DecodePart<Form, kValues, kDim>::Step
 DecodePart<Form, kValues, kDim>::StepAt(int64_t visit, int64_t slot, const NextRun& next) const {
-  if (next.run != nullptr && (!of.shares || kBits < 16)) FetchPart(visit, next);
+  if (next.run != nullptr && (!shares || kBits < 16)) FetchPart(visit, next);
   const Step step = {Run(visit, slot), slot, {}};
-  return kFetchOther<kBits> && !of.shares ? AheadInTurn(step, visit, next)
-                                          : AheadInBlock(step, visit, next);
+  return kFetchOther<kBits> && !shares ? AheadInTurn(step, visit, next)
+                                       : AheadInBlock(step, visit, next);
 }
 
 // Sets the prefetch distance: heads_ahead runs further on in each block; behind a block's last
@@ -154,7 +154,7 @@ template <typename Form, bool kValues, int64_t kDim>
 inline __attribute__((always_inline)) typename DecodePart<Form, kValues, kDim>::Step
 DecodePart<Form, kValues, kDim>::AheadInBlock(const Step& step, int64_t visit,
                                               const NextRun& next) const {
-  const int64_t beyond = of.HeadOf(visit) + heads_ahead - of.num_heads;
+  const int64_t beyond = HeadOf(visit) + heads_ahead - of.num_heads;
   int64_t ahead = 0;
   if (beyond < 0) {
     ahead = heads_ahead * run_bytes();
@@ -172,7 +172,7 @@ template <typename Form, bool kValues, int64_t kDim>
 inline __attribute__((always_inline)) typename DecodePart<Form, kValues, kDim>::Step
 DecodePart<Form, kValues, kDim>::AheadInTurn(const Step& step, int64_t visit,
                                              const NextRun& next) const {
-  const bool has_next_head = of.HeadOf(visit) + 1 < of.num_heads;
+  const bool has_next_head = HeadOf(visit) + 1 < of.num_heads;
   const std::byte* then = has_next_head ? step.run + run_bytes() : next.run;
   Step result = step;
   for (int64_t i = 0; i < kStepBlocks; ++i) {

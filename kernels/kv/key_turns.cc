@@ -1,7 +1,5 @@
 #include "kernels/kv/key_turns.h"
 
-#include <cmath>
-
 #include "spillway/error.h"
 
 namespace spillway::kernels {
@@ -13,9 +11,9 @@ void FillKeyTurns(const KeyTurnRows& args, ThreadPool& pool) {
     const std::span<float> row = args.rows.subspan(static_cast<std::size_t>(index) * 2 * half);
     const auto position = static_cast<float>(args.first_row + index);
     for (std::size_t pair = 0; pair < half; ++pair) {
-      const double angle = position * args.inverse_frequencies[pair];
-      row[pair] = static_cast<float>(std::cos(angle)) * args.factor;
-      row[half + pair] = static_cast<float>(std::sin(angle)) * args.factor;
+      const PairTurn turn = TurnOf(position, args.inverse_frequencies[pair], args.factor);
+      row[pair] = turn.cosine;
+      row[half + pair] = turn.sine;
     }
   };
   pool.Run(static_cast<int64_t>(args.rows.size() / (2 * half)), fill);

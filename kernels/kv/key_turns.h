@@ -4,6 +4,7 @@
 // however long a row is.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -13,9 +14,10 @@
 namespace spillway::kernels {
 
 // Places from 0 to num_rows - 1. What attends to a prompt turns the key in slot s by place s, its
-// position. What attends to a cache of fixed size turns that of the newest token, whose query is
-// turned likewise, by the last place, and that of the n-th token before it by the n-th place before
-// the last: products of queries and keys depend on distances only.
+// position. What attends to a cache of fixed size turns the new token's key by the place that its
+// query was turned by, and that of the n-th token before it by the n-th place before: products of
+// queries and keys depend on distances only. Which place that is depends on the row alone, as its
+// bits do.
 struct KeyTurns {
   // fp32 [num_rows][cosines, sines][dims / 2], of the angles of Rotate (kernels/rows/rotate.h),
   // times its factor; null: keys are read as the cache holds them.
@@ -25,7 +27,6 @@ struct KeyTurns {
   RopePairs pairs = RopePairs::kHalves;
 
   constexpr bool exist() const { return table != nullptr; }
-  constexpr int64_t newest() const { return num_rows - 1; }
   constexpr const float* Cosines(int64_t row) const { return table + row * dims; }
   constexpr const float* Sines(int64_t row) const { return Cosines(row) + dims / 2; }
   // Elements of a pair in a head.
@@ -38,6 +39,18 @@ struct KeyTurns {
 };
 
 constexpr int64_t KeyTurnFloats(int64_t num_rows, int64_t dims) { return num_rows * dims; }
+
+// A pair's turn: the angle is a product in fp32, as transformers has it; its cosine and sine are
+// taken in double, whose last digits, where C libraries differ, are lost in the rounding.
+struct PairTurn {
+  float cosine;
+  float sine;
+};
+inline PairTurn TurnOf(float position, float inverse_frequency, float factor) {
+  const double angle = position * inverse_frequency;
+  return {static_cast<float>(std::cos(angle)) * factor,
+          static_cast<float>(std::sin(angle)) * factor};
+}
 
 // Rows of a table from `first_row` on.
 struct KeyTurnRows {

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <cmath>
 
+#include "kernels/kv/key_turns.h"
 #include "kernels/rows/rotate.h"
 #include "kernels/rows/rotate_isa.h"
 #include "kernels/rows/row_tasks.h"
@@ -18,16 +18,13 @@ auto RowFunction(Isa isa) {
   return RotateRowPortable;
 }
 
-// In double, whose last digits, where C libraries differ, are lost in the rounding.
 void MakeTurns(const RotateArgs& args, int64_t row, RowTurns& turns) {
   const bool halves = args.pairs == RopePairs::kHalves;
   const auto position = static_cast<float>(args.positions[row]);
   const int64_t table = args.tables == nullptr ? 0 : args.tables[row];
   const float* frequencies = args.inverse_frequencies + table * (args.dims / 2);
   for (int64_t pair = 0; pair < args.dims / 2; ++pair) {
-    const double angle = position * frequencies[pair];
-    const float cosine = static_cast<float>(std::cos(angle)) * args.factor;
-    const float sine = static_cast<float>(std::sin(angle)) * args.factor;
+    const auto [cosine, sine] = TurnOf(position, frequencies[pair], args.factor);
     if (halves) {
       turns.cosines[pair] = cosine;
       turns.sines[pair] = sine;

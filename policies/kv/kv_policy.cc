@@ -91,29 +91,34 @@ int64_t MostKept(const KvPolicy& policy, int64_t row_tokens) {
   return most;
 }
 
-std::string WhyTooLong(const KvPolicy& policy, int64_t max_positions, int64_t prompt_tokens,
-                       int64_t max_new_tokens) {
-  constexpr int64_t kMostTokens = (int64_t{1} << 24) - 1;  // positions of a cache of fixed size
-  const bool prompt_fits = prompt_tokens <= max_positions;
-  const int64_t most = policy.rolls ? kMostTokens : max_positions;
-  if (policy.rolls && !prompt_fits) {
+namespace {
+
+std::string WhyTooManyKept(const KvPolicy& policy, int64_t max_positions, int64_t row_tokens) {
+  const int64_t kept = MostKept(policy, row_tokens);
+  if (row_tokens <= max_positions || kept < max_positions) return {};
+  return fmt::format(
+      "a row of {} tokens keeps {} of them, and a rolling cache must be smaller than "
+      "the model's {} positions; let it keep fewer, a number of tokens",
+      row_tokens, kept, max_positions);
+}
+
+}  // namespace
+
+std::string WhyTooLong(const KvPolicy& policy, int64_t max_positions, const RowLength& row) {
+  const auto [prompt_tokens, max_new_tokens] = row;
+  if (policy.rolls && prompt_tokens > max_positions) {
     return fmt::format("prompt of {} tokens is over the model's {} positions; shorten the prompt",
                        prompt_tokens, max_positions);
   }
-  if (!prompt_fits || max_new_tokens > most - prompt_tokens) {
+  const int64_t most = policy.rolls ? kMostRowTokens : max_positions;
+  if (prompt_tokens > most || max_new_tokens > most - prompt_tokens) {
     return fmt::format(
         "prompt of {} tokens + max_tokens {} is over {} {} positions; shorten the "
         "prompt or lower max_tokens",
         prompt_tokens, max_new_tokens, policy.rolls ? "a row's" : "the model's", most);
   }
   if (!policy.rolls) return {};
-  const int64_t row_tokens = prompt_tokens + max_new_tokens;
-  const int64_t kept = MostKept(policy, row_tokens);
-  if (kept < max_positions) return {};
-  return fmt::format(
-      "a row of {} tokens keeps {} of them, and a rolling cache must be smaller than "
-      "the model's {} positions; give --kv-budget in tokens, below that",
-      row_tokens, kept, max_positions);
+  return WhyTooManyKept(policy, max_positions, prompt_tokens + max_new_tokens);
 }
 
 SlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row) {

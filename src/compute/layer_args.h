@@ -119,7 +119,7 @@ class LayerArgs {
     ForRuns(at, [&](const KvRunPlace& run) {
       add(kernels::BudgetAttentionRow{at.kv + run.slot_begin * plan_.slot_bytes, run.num_slots,
                                       run.keep.NumHeld(at.row.num_past), at.row.num_past, run.keep,
-                                      at.offset, run.run});
+                                      at.offset, run.run, at.row.newest_place});
     });
   }
 

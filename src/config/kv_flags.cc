@@ -182,10 +182,11 @@ std::vector<Flag> KvFlags() {
       Amount("kv-heavy", "heavy hitters kept, set apart from --kv-budget", &Config::kv_heavy, 0),
       Amount("kv-recent", "recent tokens kept, set apart from --kv-budget", &Config::kv_recent, 1),
       Integer("kv-sinks", "first tokens that a window keeps (0)", &Config::kv_sinks, 0, kMaxTokens),
-      Switch("rolling",
-             "positions are those in the cache, so that rows may grow past the model's; of models "
-             "with rotary positions and KV policies that evict",
-             &Config::rolling),
+      Switch(
+          "rolling",
+          "positions are those in the cache, so that rows may grow past the model's; prompts may "
+          "not, and fewer tokens must be kept. Of policies that evict (as the policy says)",
+          &Config::rolling),
       Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
             SetKvDType),
       Value("kv-bits", "K[,V]",

@@ -28,6 +28,9 @@ struct PackedRow {
   // of which the policy keeps some.
   int64_t num_shared = 0;
   int64_t shared_row = -1;
+  // Of a cache that rolls: the place by which a single token's query is turned, as many places as
+  // the row keeps tokens where it keeps most; the row's own, as its bits are.
+  int64_t newest_place = 0;
 
   // Tokens whose K and V the pass stores, and those of which it finds them.
   int64_t num_stored() const { return num_shared + num_new; }
@@ -48,7 +51,7 @@ struct PackedBatch {
   std::vector<TokenId> tokens;
   std::vector<int32_t> positions;  // of each token in its row, from 0
   // Places by which queries are turned where the cache rolls: of a prompt's tokens the positions,
-  // of single ones the last place of KeyTurns (kernels/kv/key_turns.h). Else empty.
+  // of single ones their row's newest_place (kernels/kv/key_turns.h). Else empty.
   std::vector<int32_t> places = {};
   std::vector<PackedRow> rows;  // only rows that run; never empty when computed
   int64_t num_kv_classes = 1;

@@ -114,6 +114,12 @@ void PlaceBuffers(const Plan& plan, WorkspacePlan& work, ArenaLayout& arena) {
   arena.Take(end - begin);
 }
 
+// Of a policy that evicts: slots that a row's attention reads at once, those of a whole prompt or
+// of the largest cache.
+int64_t MostSlots(const Plan& plan) {
+  return std::max(plan.longest.prompt_tokens, plan.MostRunSlots(plan.longest.slots()));
+}
+
 WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayout& arena) {
   WorkspacePlan work;
   work.chunk_tokens = std::clamp<int64_t>(
@@ -121,13 +127,13 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
       std::max({plan.batch.prompt_tokens, plan.batch.rows, plan.prefix.num_tokens()}));
   work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
   const bool evicts = plan.kept.evicts();
+  const int64_t slots = evicts ? MostSlots(plan) : plan.CachePrefix() + plan.longest.slots();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
-      RoundUp(plan.CachePrefix() + plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)),
-      plan.shape.head_dim, plan.machine.num_threads));
+      RoundUp(slots + 1, KvBlockSlots(plan.policy.kv_bits)), plan.shape.head_dim,
+      plan.machine.num_threads));
   if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   if (plan.kept.rolls) {
-    work.turn_rows =
-        1 + std::max(plan.longest.prompt_tokens, plan.MostRunSlots(plan.longest.slots()));
+    work.turn_rows = MostSlots(plan) + 1;
     work.key_turns = arena.TakeFloats(work.turn_rows, plan.shape.rope.dims);
   }
   PlaceBuffers(plan, work, arena);

@@ -196,7 +196,7 @@ void RefuseWhatCannotRoll(const Model& model, const Machine& machine, const Poli
   const ModelShape& shape = model.shape;
   const std::string name = Printable(shape.name, 40);
   const auto refuse = [](const std::string& reason) {
-    throw Error(ErrorCode::kFlag, "--rolling: " + reason);
+    throw Error(ErrorCode::kFlag, "a KV cache that rolls (--rolling): " + reason);
   };
   if (shape.rope.dims == 0)
     refuse(fmt::format("{} has learned positions, and no others than these", name));
@@ -213,7 +213,7 @@ void RefuseWhatCannotRoll(const Model& model, const Machine& machine, const Poli
   if (policy.kv_bits.key == 4)
     refuse("keys of 4 bits are turned otherwise before they are stored; give --kv-bits 8,4 or 8");
   if (machine.has_gpu() && policy.cpu_attention)
-    refuse("the CPU attends to no rolling cache beside the gpu; give --no-cpu-attention");
+    refuse("the CPU attends to none beside the gpu; give --no-cpu-attention");
 }
 
 }  // namespace

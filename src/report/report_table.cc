@@ -71,6 +71,7 @@ std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
   if (plan.policy.kv_bits.coded())
     line += fmt::format(" of {} bits", KvBitsText(plan.policy.kv_bits));
   line += WindowsText(plan);
+  if (plan.kept.rolls) line += ", rolling";
   if (per_head) {
     line += "; KV heads with budgets of their own";
   } else if (plan.policy.kv.evicts() && plan.kv_classes.size() > 1) {

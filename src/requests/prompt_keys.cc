@@ -58,13 +58,15 @@ TokensOrFault ReadTokenIds(const json& list, std::string_view key, int64_t vocab
 MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
                            const ReaderOptions& options) {
   if (options.cut) return std::nullopt;
+  const bool is_told = options.score && options.kv.rolls;  // token by token, as far as one likes
+  const int64_t most = is_told ? kMostRowTokens : options.max_positions;
   const int64_t least = tokenizer.LeastTokens(text);
-  if (least <= options.max_positions) return std::nullopt;
+  if (least <= most) return std::nullopt;
   return LineFault{
       "context_length_exceeded",
-      fmt::format(
-          "{} of at least {} tokens ({} bytes) is over the model's {} positions; shorten it",
-          options.score ? "text" : "prompt", least, text.size(), options.max_positions)};
+      fmt::format("{} of at least {} tokens ({} bytes) is over {} {} positions; shorten it",
+                  options.score ? "text" : "prompt", least, text.size(),
+                  is_told ? "a row's" : "the model's", most)};
 }
 
 TokensOrFault EncodeText(std::string_view text, const Tokenizer& tokenizer,

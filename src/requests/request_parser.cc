@@ -214,7 +214,7 @@ TokensOrFault ReadPrompt(const json& body, const Tokenizer& tokenizer,
 MaybeFault CheckLength(const Request& request, const ReaderOptions& options) {
   const auto num_prompt = static_cast<int64_t>(request.prompt.size());
   std::string why =
-      WhyTooLong(options.kv, options.max_positions, num_prompt, request.sampling.max_tokens);
+      WhyTooLong(options.kv, options.max_positions, {num_prompt, request.sampling.max_tokens});
   if (why.empty()) return std::nullopt;
   return LineFault{"context_length_exceeded", std::move(why)};
 }
@@ -257,9 +257,11 @@ int64_t RoomForPrompt(Limit limit, const ReaderOptions& options, const Request& 
          (limit == Limit::kYields ? std::min(max_tokens, half) : max_tokens);
 }
 
-// A limit that nobody stated for this row fails no row: it ends with the positions.
+// A limit that nobody stated for this row fails no row: it ends with the positions, which have no
+// end where the cache rolls.
 void FitMaxTokens(const ReaderOptions& options, Request& request) {
-  const int64_t left = options.max_positions - static_cast<int64_t>(request.prompt.size());
+  const int64_t most = options.kv.rolls ? kMostRowTokens : options.max_positions;
+  const int64_t left = most - static_cast<int64_t>(request.prompt.size());
   Sampling& sampling = request.sampling;
   sampling.max_tokens = std::clamp<int64_t>(left, 1, sampling.max_tokens);
   sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);

@@ -132,19 +132,29 @@ LineFault TooLong(const char* what, std::size_t num_tokens, int64_t max_position
                       num_tokens, max_positions)};
 }
 
-// A text of which all positions are there, or which a rolling cache takes.
-RequestOrFault ScoreUncut(KnownTokens text, const ReaderOptions& options) {
+// A text that a rolling cache takes: as long as one likes behind its first pass. A context that
+// would all be in that is cut to the model's positions.
+RequestOrFault ScoreRolling(KnownTokens text, const ReaderOptions& options) {
+  const int64_t max_positions = options.max_positions;
+  const auto num_tokens = static_cast<int64_t>(text.tokens.size());
+  const bool cuts = text.first > max_positions && text.first < num_tokens && !options.score->tokens;
+  if (cuts) text = WithCutContext(std::move(text), max_positions - 1 + num_tokens - text.first);
   Request request = ScoreRequest(std::move(text), *options.score);
-  const auto num_prompt = static_cast<int64_t>(request.prompt.size());
-  std::string why =
-      WhyTooLong(options.kv, options.max_positions, num_prompt, request.sampling.max_tokens);
+  const auto num_first = static_cast<int64_t>(request.prompt.size());
+  if (num_first > max_positions) {
+    return LineFault{"context_length_exceeded",
+                     fmt::format("first pass of {} tokens is over the model's {} positions; give "
+                                 "--prefill fewer",
+                                 num_first, max_positions)};
+  }
+  std::string why = WhyTooLong(options.kv, max_positions, {num_first, request.sampling.max_tokens});
   if (!why.empty()) return LineFault{"context_length_exceeded", std::move(why)};
   return request;
 }
 
 // All of a text. Requires: not empty.
 RequestOrFault ScoreWhole(KnownTokens text, const ReaderOptions& options) {
-  if (options.kv.rolls) return ScoreUncut(std::move(text), options);
+  if (options.kv.rolls) return ScoreRolling(std::move(text), options);
   if (std::ssize(text.tokens) > options.max_positions)
     return TooLong("text", text.tokens.size(), options.max_positions);
   return ScoreRequest(std::move(text), *options.score);
@@ -155,7 +165,7 @@ RequestOrFault ScoreFrom(std::vector<TokenId> tokens, std::size_t first,
                          const ReaderOptions& options) {
   const std::size_t num_scored = tokens.size() - first;
   if (options.kv.rolls)
-    return ScoreUncut({std::move(tokens), static_cast<int64_t>(first)}, options);
+    return ScoreRolling({std::move(tokens), static_cast<int64_t>(first)}, options);
   if (static_cast<int64_t>(num_scored) > options.max_positions)
     return TooLong("continuation", num_scored, options.max_positions);
   KnownTokens text = {std::move(tokens), static_cast<int64_t>(first)};

@@ -57,6 +57,8 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
   const int64_t of_prefix = row.num_past == 0 ? row.num_prefix - row.num_apart : 0;
   const int64_t num_shared = of_prefix + shared.num_tokens;
   const int64_t num_logits = packed_.NumLogits();
+  const int64_t row_tokens = ShapeOf(row.request).slots();
+  const int64_t newest_place = plan_->kept.rolls ? plan_->MostRunKeep(row_tokens).slots() : 0;
   if (row.num_past == 0) {
     const std::span<const TokenId> prompt = row.OwnPrompt();
     packed_.tokens.insert(packed_.tokens.end(), prompt.begin() + shared.num_tokens, prompt.end());
@@ -67,13 +69,12 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
     const int64_t position = row.num_apart + row.num_past + num_shared + token;
     packed_.positions.push_back(static_cast<int32_t>(position));
     if (!plan_->kept.rolls) continue;
-    const int64_t newest = plan_->workspace.turn_rows - 1;
-    packed_.places.push_back(static_cast<int32_t>(row.num_past == 0 ? position : newest));
+    packed_.places.push_back(static_cast<int32_t>(row.num_past == 0 ? position : newest_place));
   }
   const RowPlaces& places = row.places;
   packed_.rows.push_back({places.kv_tier, row.num_past, num_new, offset, row.NumNewLogits(),
-                          num_logits, row.NumDecoded(), places.log_place,
-                          ShapeOf(row.request).slots(), num_shared, shared.row});
+                          num_logits, row.NumDecoded(), places.log_place, row_tokens, num_shared,
+                          shared.row, newest_place});
   packed_.kv_places.insert(packed_.kv_places.end(), places.kv.begin(), places.kv.end());
   TokenRange& range = packed_.hidden[places.hidden_tier];
   if (range.size() == 0) range.begin = offset;

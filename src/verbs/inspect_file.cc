@@ -58,6 +58,7 @@ std::string KvText(const KvPolicy& kv) {
   };
   if (kv.evicts() && kv.layer_budgets.empty() && kv.head_budgets.empty())
     text += fmt::format(", keeps {}", kept(kv.budget));
+  if (kv.rolls) text += ", rolling";
   for (const KvBudget& budget : kv.layer_budgets) text += fmt::format(" {}", kept(budget));
   for (const std::vector<KvBudget>& heads : kv.head_budgets) {
     text += fmt::format("\n  layer {:<4}", &heads - kv.head_budgets.data());

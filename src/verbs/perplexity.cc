@@ -43,6 +43,20 @@ std::vector<TextWindow> CutIntoWindows(const Config& config, const ModelShape& s
   return WindowsOf(num_tokens, window, stride);
 }
 
+// Throws: Error kFlag: windows that a rolling cache cannot take.
+void CheckLength(const Config& config, const ModelShape& shape, const RequestShape& longest) {
+  if (longest.prompt_tokens > shape.max_positions) {
+    throw Error(
+        ErrorCode::kFlag,
+        fmt::format("--window: first pass of {} tokens is over the {} positions of {}; give "
+                    "--prefill fewer",
+                    longest.prompt_tokens, shape.max_positions, Printable(shape.name)));
+  }
+  const std::string why =
+      WhyTooLong(config.kv, shape.max_positions, {longest.prompt_tokens, longest.max_new_tokens});
+  if (!why.empty()) throw Error(ErrorCode::kFlag, fmt::format("--window: {}", why));
+}
+
 // The start token where --start-each-window asks for it.
 std::optional<TokenId> WindowStart(const Config& config, const ModelShape& shape) {
   if (!config.start_each_window) return std::nullopt;
@@ -65,10 +79,7 @@ class PerplexityStages final : public Stages {
     job_.emplace(tokens_, CutIntoWindows(config, model.shape, static_cast<int64_t>(tokens_.size())),
                  Feed{PrefillOf(config), WindowStart(config, model.shape)});
     const Workload work = job_->Work();
-    const RequestShape& longest = work.longest;
-    const std::string why = WhyTooLong(config.kv, model.shape.max_positions, longest.prompt_tokens,
-                                       longest.max_new_tokens);
-    if (!why.empty()) throw Error(ErrorCode::kFlag, fmt::format("--window: {}", why));
+    CheckLength(config, model.shape, work.longest);
     return work;
   }
 

@@ -120,8 +120,8 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
   if (machine.device == Tier::kGpu) {
     CheckCpuAttention(config, given);
     RefuseSharedAttention(config, machine, given);
-    if (config.kv.rolls && !given.cpu_attention)
-      given.cpu_attention = false;  // MakePlan refuses it
+    // With it, MakePlan refuses a cache that rolls.
+    if (config.kv.rolls && !given.cpu_attention.has_value()) given.cpu_attention = false;
   } else {
     RefuseWithoutGpu(config, given);
   }

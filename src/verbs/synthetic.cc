@@ -50,8 +50,11 @@ Workload SyntheticWork(const Config& config, const ModelShape& shape) {
                             config.gen_len.value_or(kGenLen)};
   if (config.kv.rolls) {
     const std::string why =
-        WhyTooLong(config.kv, shape.max_positions, row.prompt_tokens, row.max_new_tokens);
-    if (!why.empty()) throw Error(ErrorCode::kFlag, fmt::format("--rolling: {}", why));
+        WhyTooLong(config.kv, shape.max_positions, {row.prompt_tokens, row.max_new_tokens});
+    if (!why.empty()) {
+      throw Error(ErrorCode::kFlag, fmt::format("--prompt-len {} and --gen-len {}: {}",
+                                                row.prompt_tokens, row.max_new_tokens, why));
+    }
   } else if (row.slots() > shape.max_positions) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--prompt-len {} and --gen-len {} are {} tokens, but {} has {} "

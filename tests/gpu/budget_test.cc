@@ -33,6 +33,7 @@ constexpr Shape kShapes[] = {{4, 4, 64}, {3, 3, 80}, {8, 2, 128}, {5, 1, 24}, {2
 struct Rule {
   KvPolicyKind kind;
   int64_t window = 0;
+  KvKeep keep = {};  // more tokens than the other cases'; none: as these
 };
 constexpr Rule kRules[] = {{KvPolicyKind::kH2o},
                            {KvPolicyKind::kWindow},
@@ -51,7 +52,14 @@ std::span<const Shape> ShapesOf([[maybe_unused]] size_t number) {
 int64_t SlotsFor(int64_t tokens, KvBits bits) { return RoundUp(tokens, KvBlockSlots(bits)); }
 
 KvKeep KeepFor(const Rule& rule) {
+  if (rule.keep.slots() > 0) return rule.keep;
   return rule.kind == KvPolicyKind::kWindow ? KvKeep{4, 0, 30} : KvKeep{0, 17, 18, rule.window};
+}
+
+// Tokens in the caches before the first step.
+std::vector<int64_t> HeldFor(const Rule& rule) {
+  if (rule.keep.slots() > 0) return {rule.keep.slots() - 9, rule.keep.slots()};
+  return {1, 20, 33, 34};
 }
 
 class BudgetTest : public GpuTest {
@@ -136,12 +144,13 @@ class Steps {
         turns_(turns),
         table_(turns == nullptr ? std::vector<float>() : turns->table, stream) {
     const int64_t slots = SlotsFor(KeepFor(rule).slots() + 1, storage.bits);
-    for (const int64_t held : {1, 20, 33, 34}) {
+    for (const int64_t held : HeldFor(rule)) {
       BudgetAttentionRow row;
       row.num_slots = slots;
       row.num_held = held;
       row.position = held;
       row.keep = KeepFor(rule);
+      row.newest_place = row.keep.slots() + held % 7;
       row.token_offset = static_cast<int64_t>(rows_.size());
       rows_.push_back(row);
       caches_.push_back(FilledCache(slots, held));
@@ -182,17 +191,17 @@ class Steps {
 
     for (size_t row = 0; row < rows_.size(); ++row) rows_[row].kv = gpu_caches_[row]->data();
     GpuArray<BudgetAttentionRow> list(rows_, stream_);
-    constexpr int64_t kStride = 64;
+    const int64_t stride = RoundUp(rows_.front().keep.slots() + 1, 64);
     GpuArray<float> weights(
-        std::vector<float>(static_cast<size_t>(num_rows * shape_.num_heads * kStride)), stream_);
+        std::vector<float>(static_cast<size_t>(num_rows * shape_.num_heads * stride)), stream_);
     GpuArray<int32_t> turn_rows(
-        std::vector<int32_t>(static_cast<size_t>(num_rows * shape_.num_kv_heads * kStride)),
+        std::vector<int32_t>(static_cast<size_t>(num_rows * shape_.num_kv_heads * stride)),
         stream_);
     args.sinks = has_sinks ? sinks_.data() : nullptr;
     if (turns_ != nullptr) args.turns.table = table_.data();
     point(qkv.data(), gpu_out.data());
     args.rows = list.span();
-    BudgetAttentionAsync({args, weights.data(), kStride, turn_rows.data()}, stream_);
+    BudgetAttentionAsync({args, weights.data(), stride, turn_rows.data()}, stream_);
     gpu_out.Download();
     for (size_t at = 0; at < out.size(); ++at) {
       ASSERT_NEAR(gpu_out.host()[at], out[at], 2e-4F) << at;
@@ -310,6 +319,15 @@ TEST_F(BudgetTest, RollingStepsAgreeWithTheOracle) {
       }
     }
   }
+}
+
+// Places are found in parts of 2,048 tokens.
+TEST_F(BudgetTest, RollingStepsOverManyTokensAgreeWithTheOracle) {
+  const Rule rule = {KvPolicyKind::kH2o, 0, {0, 2300, 150}};
+  const TurnTable table(2460, 64, RopePairs::kHalves);
+  Steps steps({2, 1, 64}, rule, kKvStorages[0], stream(), {}, &table);
+  for (uint32_t step = 0; step < 12; ++step) steps.Step(step);
+  steps.Compare();
 }
 
 }  // namespace

@@ -57,11 +57,12 @@ struct Checked {
   void Roll(const TurnTable& table) {
     turns = &table;
     row.turns = table.turns();
+    row.newest_place = row.c.keep.slots();
   }
   KvBudgetModel::Seen Seen() const {
     if (turns == nullptr) return nullptr;
     return [this](const ModelToken& token, int64_t earlier, int64_t later) {
-      return turns->Turned(token.k, in_prompt ? earlier : turns->num_rows - 1 - later);
+      return turns->Turned(token.k, in_prompt ? earlier : row.newest_place - later);
     };
   }
 

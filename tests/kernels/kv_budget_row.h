@@ -60,6 +60,7 @@ struct BudgetRow {
   std::vector<float> out;    // of the last call's tokens
   std::vector<float> sinks;  // [num_heads]; or none
   KeyTurns turns = {};       // of a rolling cache
+  int64_t newest_place = 0;  // likewise
 
   BudgetRow(const BudgetCase& budget_case, KvStorage kv, uint32_t seed)
       : c(budget_case),
@@ -170,7 +171,8 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   std::vector<BudgetAttentionRow> args_rows;
   for (BudgetRow* row : rows) {
     args_rows.push_back({row->cache.data(), row->num_slots(), row->num_held, row->position,
-                         row->c.keep, static_cast<int64_t>(args_rows.size())});
+                         row->c.keep, static_cast<int64_t>(args_rows.size()), 0,
+                         row->newest_place});
     packed.insert(packed.end(), row->q(row->position), row->q(row->position) + c.stride());
   }
   const int64_t width = c.num_heads * c.head_dim;
