@@ -13,13 +13,15 @@ void BenchDecode(Bench& bench, const DecodeCase& of) {
   DecodeWork work(bench, of);
   const double seconds = bench.BestSeconds([&] { work.Run(); });
   const std::string name =
-      fmt::format("step {}{}", KvPolicyName(of.kind), of.has_runs() ? " per head" : "");
-  bench.Print({.op = NameWithBits(name, of.kv_bits),
-               .shape = fmt::format("32 x {}, slots {}", of.head_dim, of.slots),
-               .rows = of.rows(),
-               .seconds = seconds,
-               .bytes = static_cast<double>(work.ReadBytes()),
-               .flops = work.Flops()});
+      fmt::format("step {}{}{}", KvPolicyName(of.kind), of.has_runs() ? " per head" : "",
+                  of.rolls ? " rolling" : "");
+  bench.Print(
+      {.op = NameWithBits(name, of.kv_bits),
+       .shape = fmt::format("{}/{} x {}, slots {}", of.heads(), of.kv_heads, of.head_dim, of.slots),
+       .rows = of.rows(),
+       .seconds = seconds,
+       .bytes = static_cast<double>(work.ReadBytes()),
+       .flops = work.Flops()});
 }
 
 // Work of a transfer's thread on rows on disk between passes: state and newest token out, state and
@@ -86,6 +88,16 @@ void BenchBudget(Bench& bench) {
   for (const int64_t slots : kBudgetSlots)
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
       for (const KvBits kv_bits : kBenchedBits) BenchDecode(bench, {kind, slots, 64, kv_bits});
+  // Keys turned as they are read, of a group of four and of single heads.
+  for (const KvPolicyKind kind : {KvPolicyKind::kWindow, KvPolicyKind::kH2o}) {
+    for (const int64_t group : {1, 4}) {
+      for (const bool rolls : {false, true}) {
+        DecodeCase of = {kind, 512, 64, 16, 32 / group, group};
+        of.rolls = rolls;
+        BenchDecode(bench, of);
+      }
+    }
+  }
   // Heads of a calibrated policy: some keep an eighth of what others keep.
   for (const int64_t slots : kBudgetSlots) {
     for (const KvBits kv_bits : kBenchedBits) {

@@ -36,6 +36,7 @@ DecodeWork::DecodeWork(Bench& bench, const DecodeCase& of)
       workspace_bytes_(BudgetAttentionWorkspaceBytes(
           of_.RowSlots(), of.head_dim, bench.options().num_threads, bench.options().isa)),
       workspace_(Allocate(workspace_bytes_)) {
+  if (of.rolls) turns_.assign(static_cast<size_t>((of.slots + 1) * of.head_dim), 0.5F);
   if (of.kind == KvPolicyKind::kFull) return;
   std::byte* run = kv_.get();
   for (int64_t index = 0; index < copies_ * of.rows() * of_.runs(); ++index) {
@@ -82,6 +83,7 @@ AttentionTensors DecodeWork::Tensors() const {
   tensors.head_dim = of_.head_dim;
   tensors.scale = 1.0F / std::sqrt(static_cast<float>(of_.head_dim));
   tensors.kv_bits = of_.kv_bits;
+  if (of_.rolls) tensors.turns = {turns_.data(), of_.slots + 1, of_.head_dim};
   return tensors;
 }
 
@@ -104,7 +106,7 @@ void DecodeWork::RunBudget() {
       const int64_t slots = of_.RunSlots(run);
       const int64_t held = slots - 1;
       const KvKeep keep{0, window ? 0 : held / 2, window ? held : held - held / 2};
-      rows.push_back({kv, slots, held, held + step, keep, row, run});
+      rows.push_back({kv, slots, held, held + step, keep, row, run, held});
       kv += slots * slot_bytes();
     }
   }

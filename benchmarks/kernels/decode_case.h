@@ -23,6 +23,7 @@ struct DecodeCase {
   // Slots of KV heads with caches of their own, as shares of `slots` and by turns, one in the mean;
   // none: heads lie together.
   std::vector<double> run_shares = {};
+  bool rolls = false;
 
   bool has_runs() const { return !run_shares.empty(); }
   int64_t run_heads() const { return has_runs() ? 1 : kv_heads; }
@@ -68,6 +69,7 @@ class DecodeWork {
   Bytes out_ = Allocate(of_.rows() * q_width_ * 4);
   int64_t workspace_bytes_;
   Bytes workspace_;
+  std::vector<float> turns_;  // where the case rolls, of any angles
   int64_t num_calls_ = 0;
 };
 
