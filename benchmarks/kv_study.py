@@ -55,9 +55,9 @@ class Losses:
 
     def measure(self, name, flags):
         rows = self.study.result["rows"]
-        if name not in rows:
-            self.study.measure("full", kv_loss.FULL) if "full" not in rows else None
-            self.study.measure(name, flags)
+        for wanted, of_row in (("full", kv_loss.FULL), (name, flags)):
+            if wanted not in rows:
+                self.study.measure(wanted, of_row)
         loss, error = kv_loss.loss_of(rows[name], rows["full"])
         perplexity = math.exp(statistics.fmean(rows[name]["losses"]))
         return {"loss": loss, "error": error, "perplexity": perplexity,
@@ -145,7 +145,7 @@ def table_of(result):
         cells += [f"{100 * of['loss']:+.2f} % ({100 * of['error']:.2f})" for of in of_prompts]
         quality = found.get("summaries")
         if quality:
-            cells += [f"{100 * quality['same_token_frac']:.1f} % ({100 * (quality['same_token_frac_error'] or 0):.1f})",
+            cells += [f"{100 * quality['same_token_frac']:.1f} % ({100 * (quality['same_token_error'] or 0):.1f})",
                       f"{quality['divergence']:.4f} ({quality['divergence_error'] or 0:.4f})",
                       f"{quality['answers']['mean_tokens']:.1f}, full {quality['answers']['mean_tokens_full']:.1f}"]
         else:
