@@ -83,6 +83,14 @@ inline void TurnKey(const KeyTurns& turns, int64_t row, float* key) {
   }
 }
 
+// Turns the widened keys, `stride` apart, of `count` slots from `slot` on. `turn_rows`: as in
+// AttentionTask.
+inline void TurnKeys(const KeyTurns& turns, const int32_t* turn_rows, int64_t slot, int64_t count,
+                     float* keys, int64_t stride) {
+  for (int64_t end = slot + count; slot < end; ++slot, keys += stride)
+    TurnKey(turns, turn_rows == nullptr ? slot : turn_rows[slot], keys);
+}
+
 constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // acc[i] += query . (slot i's register at element d, of kLanes slots from `keys`). Unrolled by

@@ -138,7 +138,7 @@ template <typename Form, int64_t kDim>
 void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t count,
                                      const float* of_queries, float* to) const {
   keys.Widen(step, count);
-  if (args.turns.exist()) keys.TurnWidened(step.slot, count);
+  if (args.turns.exist()) TurnKeys(args.turns, task.turn_rows, step.slot, count, run, padded_dim);
   LinesAhead ahead = keys.RunAhead(step, group / 2);
   int64_t query = 0;
   for (; query + 2 <= group; query += 2)

@@ -227,11 +227,7 @@ WidenedBlock Attend<Form>::Widen(int64_t begin, int64_t count) const {
 template <typename Form>
 WidenedBlock Attend<Form>::WidenKeys(int64_t begin, int64_t count) const {
   const WidenedBlock block = Widen<false>(begin, count);
-  if (!args.turns.exist()) return block;
-  for (int64_t slot = 0; slot < count; ++slot) {
-    const int64_t row = task.turn_rows == nullptr ? begin + slot : task.turn_rows[begin + slot];
-    TurnKey(args.turns, row, widened + slot * padded_dim);
-  }
+  if (args.turns.exist()) TurnKeys(args.turns, task.turn_rows, begin, count, widened, padded_dim);
   return block;
 }
 

@@ -107,8 +107,9 @@ struct BudgetStep {
     }
   }
 
-  // A query's factors of a lane's key elements where keys are turned: of the turned key's product
-  // with the query, an element x of a pair's first is x * (own * cosine + other * sine).
+  // Factors of a lane's key elements where keys are turned. Each element k of the unturned key adds
+  // k * (own * cosine + other * sine) to the product of query and turned key: `own` is the query's
+  // element there, `other` that of the pair's other element, negative for a pair's second.
   struct TurnedQuery {
     float own[kVectorElements];
     float other[kVectorElements];
@@ -148,57 +149,50 @@ struct BudgetStep {
     return dot;
   }
 
-  // ScoreKeys where keys are turned.
-  __device__ void ScoreTurnedKeys(int64_t head) const {
-    const BudgetAttentionArgs& step = args.step;
+  // Scores, not yet weights, of one query head: dot_of(key, slot) is a lane's part of a product.
+  template <typename Dot>
+  __device__ void ScoreWith(int64_t head, const Dot& dot_of) const {
     const int vector = threadIdx.x % kLanes;
     const bool has_dims = vector * kVectorElements < layout.head_dim;
-    const TurnedQuery q = LoadTurned(
-        step.q + row.token_offset * step.qkv_stride + head * layout.head_dim, vector, has_dims);
-    const int32_t* turn_rows = TurnRows();
     float* scores = Weights(head);
+    // All lanes of a warp run the same number of rounds: the sum over lanes needs them all.
     for (int64_t first = 0; first < NumKeys(); first += kParts) {
       const int64_t slot = first + threadIdx.x / kLanes;
-      const bool is_key = slot < NumKeys() && has_dims;
       float dot = 0.0F;
-      if (is_key) {
+      if (slot < NumKeys() && has_dims) {
         float key[kVectorElements];
         Keys::Widen(Keys::template Load<ReadWritten>(row.kv, layout, {kv_head, slot, vector}), key);
-        dot = TurnedDot(q, key, turn_rows[slot]);
+        dot = dot_of(key, slot);
       }
       dot = SumOverLanes<kLanes>(dot);
-      if (vector == 0 && slot < NumKeys()) scores[slot] = SoftCapped(dot, step.soft_cap);
+      if (vector == 0 && slot < NumKeys()) scores[slot] = SoftCapped(dot, args.step.soft_cap);
     }
     __syncthreads();
   }
 
-  // One query head: its scores, not yet weights.
   __device__ void ScoreKeys(int64_t head) const {
     const BudgetAttentionArgs& step = args.step;
     const int vector = threadIdx.x % kLanes;
     const bool has_dims = vector * kVectorElements < layout.head_dim;
     const float* from = step.q + row.token_offset * step.qkv_stride + head * layout.head_dim;
+    if (step.turns.exist()) {
+      const TurnedQuery q = LoadTurned(from, vector, has_dims);
+      const int32_t* turn_rows = TurnRows();
+      return ScoreWith(head, [&](const float(&key)[kVectorElements], int64_t slot) {
+        return TurnedDot(q, key, turn_rows[slot]);
+      });
+    }
     float q[kVectorElements];
 #pragma unroll
     for (int i = 0; i < kVectorElements; ++i) {
       q[i] = has_dims ? from[Element<Keys>(vector, i)] * step.scale : 0.0F;
     }
-    float* scores = Weights(head);
-    // All lanes of a warp run the same number of rounds: the sum over lanes needs them all.
-    for (int64_t first = 0; first < NumKeys(); first += kParts) {
-      const int64_t slot = first + threadIdx.x / kLanes;
-      const bool is_key = slot < NumKeys() && has_dims;
-      typename Keys::Vector bits;
-      if (is_key) bits = Keys::template Load<ReadWritten>(row.kv, layout, {kv_head, slot, vector});
-      float key[kVectorElements];
-      Keys::Widen(bits, key);
+    ScoreWith(head, [&](const float(&key)[kVectorElements], int64_t) {
       float dot = 0.0F;
 #pragma unroll
       for (int i = 0; i < kVectorElements; ++i) dot = fmaf(q[i], key[i], dot);
-      dot = SumOverLanes<kLanes>(dot);
-      if (vector == 0 && slot < NumKeys()) scores[slot] = SoftCapped(dot, step.soft_cap);
-    }
-    __syncthreads();
+      return dot;
+    });
   }
 
   __device__ void Softmax(int64_t head) const {
@@ -322,11 +316,10 @@ __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentio
       args, row, KvLayoutWithState(step.RunHeads(), step.head_dim, Format::Form::kBits), blockIdx.y,
       shared};
   const int64_t first_head = (row.kv_head + work.kv_head) * group;
-  const bool turns = step.turns.exist();
   work.Append();
-  if (turns) work.FindTurns();
+  if (step.turns.exist()) work.FindTurns();
   for (int64_t head = first_head; head < first_head + group; ++head) {
-    turns ? work.ScoreTurnedKeys(head) : work.ScoreKeys(head);
+    work.ScoreKeys(head);
     work.Softmax(head);
     work.SumValues(head);
   }

@@ -154,15 +154,12 @@ AttentionTask Step::Task(int64_t kv_head) const {
           .turn_rows = turn_rows()};
 }
 
-// The new token has its row's place, the others those before it in the order of their positions.
 void Step::FindTurns() const {
   const KvHead<std::byte> head = Head(kv_head_begin);
-  FindPlaces({.num_held = num_held(), .num_recent = row.keep.recent, .newest = row.position},
+  FindPlaces({num_held(), row.keep.recent, row.position, row.newest_place},
              [&](int64_t slot) { return *head.Position(slot); },
              {held(), static_cast<std::size_t>(2 * num_held())},
              {turn_rows(), static_cast<std::size_t>(num_held())});
-  const auto shift = static_cast<int32_t>(row.newest_place - row.num_held);
-  for (int64_t slot = 0; slot < num_held(); ++slot) turn_rows()[slot] += shift;
 }
 
 void Step::Store(const AttentionFunctions& attention) const {

@@ -110,7 +110,6 @@ struct DecodePart {
   CodedBlock<kBits> Coded(const Step& step) const;
   Runs RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
   void Widen(const Step& step, int64_t count) const;
-  void TurnWidened(int64_t slot, int64_t count) const;
   LinesAhead RunAhead(const Step& step, int64_t rounds) const;
 };
 
@@ -211,16 +210,6 @@ LinesAhead DecodePart<Form, kValues, kDim>::RunAhead(const Step& step, int64_t r
   const std::byte* first = step.run + step.ahead[0];
   const std::byte* other = kStepBlocks > 1 ? first + of.task.block_bytes : nullptr;
   return {first, first + run_bytes(), other, run_bytes(), rounds < 4};
-}
-
-// Turns the widened keys of slots from `slot` on.
-template <typename Form, bool kValues, int64_t kDim>
-void DecodePart<Form, kValues, kDim>::TurnWidened(int64_t slot, int64_t count) const {
-  const int32_t* rows = of.task.turn_rows;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = rows == nullptr ? slot + i : rows[slot + i];
-    TurnKey(of.args.turns, row, of.run + i * of.padded_dim);
-  }
 }
 
 // Widens a step's first slots into `run`.

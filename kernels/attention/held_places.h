@@ -1,6 +1,7 @@
-// Places of the tokens that a KV head holds: their numbers in the order of positions, from 0. The
-// recent ones lie one behind the other, so that only older ones, heavy hitters and first tokens,
-// are sorted. Plain functions; any thread. Allocate nothing.
+// Places of the tokens that a KV head holds: the newest one's is given, and the others have those
+// before it in the order of their positions. The recent ones lie one behind the other, so that only
+// older ones, heavy hitters and first tokens, are sorted. Plain functions; any thread. Allocate
+// nothing.
 #pragma once
 
 #include <array>
@@ -22,6 +23,7 @@ struct HeldTokens {
   int64_t num_held = 0;
   int64_t num_recent = 0;
   int64_t newest = 0;
+  int64_t newest_place = 0;  // at least num_held - 1
 };
 
 // Sorts by position, byte by byte, as far as `highest` has bytes. Returns where the sorted tokens
@@ -44,7 +46,6 @@ template <typename PositionOf>
 void FindPlaces(const HeldTokens& tokens, const PositionOf& position_of,
                 std::span<HeldToken> workspace, std::span<int32_t> places) {
   const int64_t first_recent = tokens.newest + 1 - tokens.num_recent;
-  const int64_t last_place = tokens.num_held - 1;
   std::size_t num_older = 0;
   for (int64_t slot = 0; slot < tokens.num_held; ++slot) {
     const int32_t position = position_of(slot);
@@ -52,15 +53,15 @@ void FindPlaces(const HeldTokens& tokens, const PositionOf& position_of,
       workspace[num_older++] = {static_cast<uint32_t>(position), static_cast<int32_t>(slot)};
     } else {
       places[static_cast<std::size_t>(slot)] =
-          static_cast<int32_t>(last_place - (tokens.newest - position));
+          static_cast<int32_t>(tokens.newest_place - (tokens.newest - position));
     }
   }
   if (num_older == 0) return;
   const std::span<HeldToken> sorted =
       SortByPosition(workspace.first(num_older), workspace.subspan(num_older, num_older),
                      static_cast<uint32_t>(first_recent));
-  for (std::size_t place = 0; place < num_older; ++place)
-    places[static_cast<std::size_t>(sorted[place].slot)] = static_cast<int32_t>(place);
+  auto place = static_cast<int32_t>(tokens.newest_place + 1 - tokens.num_held);
+  for (const HeldToken& token : sorted) places[static_cast<std::size_t>(token.slot)] = place++;
 }
 
 }  // namespace spillway::kernels

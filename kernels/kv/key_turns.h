@@ -38,8 +38,6 @@ struct KeyTurns {
   }
 };
 
-constexpr int64_t KeyTurnFloats(int64_t num_rows, int64_t dims) { return num_rows * dims; }
-
 // A pair's turn: the angle is a product in fp32, as transformers has it; its cosine and sine are
 // taken in double, whose last digits, where C libraries differ, are lost in the rounding.
 struct PairTurn {

@@ -74,8 +74,6 @@ class LayerArgs {
     }
   }
 
-  // The turns of keys; none where the cache does not roll.
-  kernels::KeyTurns Turns() const;
   // The sinks of attention, [heads]; null: there are none.
   const float* Sinks(const Attend& op) const { return VectorOf(plan_, device_, op.sinks); }
 
@@ -124,6 +122,8 @@ class LayerArgs {
   }
 
  private:
+  // The turns of keys; none where the cache does not roll.
+  kernels::KeyTurns Turns() const;
   template <typename F>
   void ForRuns(const RowInChunk& at, F visit) const {
     ForEachKvRun(plan_, at.kv_class, at.slots.row_tokens, visit);

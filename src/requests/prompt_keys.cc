@@ -69,6 +69,14 @@ MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
                   is_told ? "a row's" : "the model's", most)};
 }
 
+MaybeFault CheckLength(const Request& request, const ReaderOptions& options) {
+  const auto num_prompt = static_cast<int64_t>(request.prompt.size());
+  std::string why =
+      WhyTooLong(options.kv, options.max_positions, {num_prompt, request.sampling.max_tokens});
+  if (why.empty()) return std::nullopt;
+  return LineFault{"context_length_exceeded", std::move(why)};
+}
+
 TokensOrFault EncodeText(std::string_view text, const Tokenizer& tokenizer,
                          const ReaderOptions& options) {
   if (!tokenizer.encodes_text()) {

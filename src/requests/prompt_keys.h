@@ -35,6 +35,9 @@ TokensOrFault ReadTokenIds(const nlohmann::json& list, std::string_view key, int
 MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
                            const ReaderOptions& options);
 
+// A request's prompt and limit together, of a line or of a text to score.
+MaybeFault CheckLength(const Request& request, const ReaderOptions& options);
+
 // Text as the reference tokenizer encodes it, start token included; an empty one is the start token
 // alone, and "empty_prompt" where the family has none. "no_tokenizer": there is none.
 TokensOrFault EncodeText(std::string_view text, const Tokenizer& tokenizer,

@@ -211,14 +211,6 @@ TokensOrFault ReadPrompt(const json& body, const Tokenizer& tokenizer,
   return EncodePrompt(prompt.get_ref<const std::string&>(), tokenizer, options);
 }
 
-MaybeFault CheckLength(const Request& request, const ReaderOptions& options) {
-  const auto num_prompt = static_cast<int64_t>(request.prompt.size());
-  std::string why =
-      WhyTooLong(options.kv, options.max_positions, {num_prompt, request.sampling.max_tokens});
-  if (why.empty()) return std::nullopt;
-  return LineFault{"context_length_exceeded", std::move(why)};
-}
-
 // Tells JSON that is broken from plain text. A byte order mark has a message of its own.
 bool LooksLikeObject(std::string_view line) {
   const std::size_t first = line.find_first_not_of(" \t\r");

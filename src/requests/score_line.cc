@@ -147,8 +147,7 @@ RequestOrFault ScoreRolling(KnownTokens text, const ReaderOptions& options) {
                                  "--prefill fewer",
                                  num_first, max_positions)};
   }
-  std::string why = WhyTooLong(options.kv, max_positions, {num_first, request.sampling.max_tokens});
-  if (!why.empty()) return LineFault{"context_length_exceeded", std::move(why)};
+  if (MaybeFault fault = CheckLength(request, options)) return std::move(*fault);
   return request;
 }
 

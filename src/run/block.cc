@@ -57,8 +57,6 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
   const int64_t of_prefix = row.num_past == 0 ? row.num_prefix - row.num_apart : 0;
   const int64_t num_shared = of_prefix + shared.num_tokens;
   const int64_t num_logits = packed_.NumLogits();
-  const int64_t row_tokens = ShapeOf(row.request).slots();
-  const int64_t newest_place = plan_->kept.rolls ? plan_->MostRunKeep(row_tokens).slots() : 0;
   if (row.num_past == 0) {
     const std::span<const TokenId> prompt = row.OwnPrompt();
     packed_.tokens.insert(packed_.tokens.end(), prompt.begin() + shared.num_tokens, prompt.end());
@@ -69,12 +67,12 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
     const int64_t position = row.num_apart + row.num_past + num_shared + token;
     packed_.positions.push_back(static_cast<int32_t>(position));
     if (!plan_->kept.rolls) continue;
-    packed_.places.push_back(static_cast<int32_t>(row.num_past == 0 ? position : newest_place));
+    packed_.places.push_back(static_cast<int32_t>(row.num_past == 0 ? position : row.newest_place));
   }
   const RowPlaces& places = row.places;
   packed_.rows.push_back({places.kv_tier, row.num_past, num_new, offset, row.NumNewLogits(),
-                          num_logits, row.NumDecoded(), places.log_place, row_tokens, num_shared,
-                          shared.row, newest_place});
+                          num_logits, row.NumDecoded(), places.log_place,
+                          ShapeOf(row.request).slots(), num_shared, shared.row, row.newest_place});
   packed_.kv_places.insert(packed_.kv_places.end(), places.kv.begin(), places.kv.end());
   TokenRange& range = packed_.hidden[places.hidden_tier];
   if (range.size() == 0) range.begin = offset;
@@ -153,6 +151,8 @@ void BlockBuilder::AddRow(ComposedRow composed, RowBatch& batch) {
                                    plan_.shape.eos, options_.run_seed);
   row->num_prefix = plan_.prefix.num_tokens();
   row->num_apart = plan_.CachePrefix();
+  if (plan_.kept.rolls)
+    row->newest_place = plan_.MostRunKeep(ShapeOf(row->request).slots()).slots();
   row->places = std::move(composed.places);
   batch.Add(std::move(row));
 }

@@ -32,12 +32,13 @@ struct Row {
 
   Request request;
   std::unique_ptr<NextToken> next;
-  RowPlaces places;        // in its batch
-  int64_t num_prefix = 0;  // of the prompt: tokens that the plan's prefix holds for all rows
-  int64_t num_apart = 0;   // of them: those that the row's cache leaves out, all or none
-  int64_t num_past = 0;    // tokens behind these whose K and V are stored
-  int64_t num_logits = 0;  // that it was given and that were finite
-  int64_t num_shared = 0;  // tokens of its prompt whose K and V others had; known once it is fed
+  RowPlaces places;          // in its batch
+  int64_t num_prefix = 0;    // of the prompt: tokens that the plan's prefix holds for all rows
+  int64_t num_apart = 0;     // of them: those that the row's cache leaves out, all or none
+  int64_t newest_place = 0;  // PackedRow::newest_place
+  int64_t num_past = 0;      // tokens behind these whose K and V are stored
+  int64_t num_logits = 0;    // that it was given and that were finite
+  int64_t num_shared = 0;    // tokens of its prompt whose K and V others had; known once it is fed
 
   // The prompt behind the prefix.
   std::span<const TokenId> OwnPrompt() const {

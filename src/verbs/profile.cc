@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "policies/cost/cost_rates.h"
 #include "spillway/error.h"
 #include "spillway/model.h"
 #include "src/base/clock.h"
@@ -43,16 +42,13 @@ std::string Table(const MeasuredMachine& measured, const Machine& machine, doubl
 
 // What the rates come to: a long job of models that people know, under the best policy.
 std::string Meaning(Config config, const Machine& machine, const Device& device) {
-  if (!KnowsRates(machine)) return "";
   config.prompt_len = 512;
   config.gen_len = 128;
   config.num_requests = 1024;
   std::string text = fmt::format(
       "  {:<20}1,024 prompts of 512 tokens, 128 new ones, all KV kept:\n", "what that comes to");
   for (const std::string_view name : std::array{"llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b"}) {
-    const std::optional<ModelShape> shape = BuiltInShape(name);
-    if (!shape) continue;
-    const Model model = MakeModel(*shape);
+    const Model model = MakeModel(BuiltInShape(name).value());
     const SearchResult result = SearchFor(
         config, model, machine, SyntheticWork(config, model.shape), NeedsFor(machine, device));
     if (!result.feasible()) {

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -90,6 +91,21 @@ class FolderTest(unittest.TestCase):
                                **{"cwd": self.folder, "stderr": subprocess.PIPE, **streams})
         self.addCleanup(end, run)
         return run
+
+
+    def killed_with_lines(self, words, output, num_lines=1):
+        """Kills a run of these words once OUTPUT.part holds so many lines, and leaves what it wrote."""
+        part = pathlib.Path(f"{output}.part")
+        for _ in range(20):
+            run = self.background(words)
+            while run.poll() is None and not (part.exists() and part.read_bytes().count(b"\n") >= num_lines):
+                time.sleep(0.002)
+            run.kill()
+            run.wait(TIMEOUT_S)
+            if part.exists():
+                return
+            output.unlink()
+        self.fail("20 runs finished before they were seen to begin")
 
 
 class VerbTest(FolderTest):

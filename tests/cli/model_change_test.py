@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import sys
 import time
 import unittest
@@ -76,25 +75,11 @@ class ModelChangeTest(GenerateTest):
             self.answers(self.copy(parent), *ON_DISK, "--offload-dir", offload)
             self.assertEqual(len(list(offload.glob("*.store"))), 1)
 
-    def interrupted(self, words):
-        """A run that was killed once some lines were written."""
-        part = pathlib.Path(f"{self.output}.part")
-        for _ in range(20):
-            run = self.background(words)
-            while run.poll() is None and not (part.exists() and part.read_bytes().count(b"\n") >= 4):
-                time.sleep(0.002)
-            run.send_signal(signal.SIGKILL)
-            run.wait(harness.TIMEOUT_S)
-            if part.exists():
-                return
-            self.output.unlink()
-        self.fail("20 runs finished before they were seen to begin")
-
     def test_a_run_does_not_go_on_with_other_weights(self):
         model = self.copy("x")
         source = self.write(RECORDS)
         words = ["generate", "--model", model, "--input", source, "--output", self.output, *SMALL_BLOCKS, "--quiet"]
-        self.interrupted([str(self.binary), *map(str, words)])
+        self.killed_with_lines([self.binary, *words], self.output, 4)
         change_a_weight(model)
         result = harness.run(self.binary, [*words, "--resume"])
         self.assertEqual(result.status, 51, result.stderr)

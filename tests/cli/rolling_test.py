@@ -9,7 +9,6 @@ import json
 import pathlib
 import random
 import sys
-import time
 import unittest
 
 import harness
@@ -176,16 +175,7 @@ class RollingTest(harness.VerbTest):
                  "--allow-duplicate-ids", "--output"]
         whole, output = self.folder / "whole.jsonl", self.folder / "out.jsonl"
         self.run_verb(*words, whole, *H2O)
-        part = self.folder / "out.jsonl.part"
-        for _ in range(20):
-            run = self.background([self.binary, *words, output, *H2O])
-            while run.poll() is None and not (part.exists() and part.stat().st_size > 0):
-                time.sleep(0.001)
-            run.kill()
-            run.wait(harness.TIMEOUT_S)
-            if part.exists():
-                break
-            output.unlink()
+        self.killed_with_lines([self.binary, *words, output, *H2O], output)
         self.assertEqual(harness.run(self.binary, [*words, output, *H2O[:-1]]).status, 52)
         self.run_verb(*words, output, *H2O)
         self.assertEqual(output.read_bytes(), whole.read_bytes())

@@ -281,53 +281,51 @@ class Steps {
   std::vector<std::unique_ptr<GpuArray<std::byte>>> gpu_caches_;
 };
 
-TEST_F(BudgetTest, StepsAgreeWithTheOracle) {
+// After 15 steps all four rows of a case evict.
+void CompareSteps(Steps steps, uint32_t num_steps = 18) {
+  for (uint32_t step = 0; step < num_steps; ++step) steps.Step(step);
+  steps.Compare();
+}
+
+// Calls `compare` with each case and its number, from 1.
+template <typename F>
+void ForEachCase(F compare) {
   size_t number = 0;
   for (const Rule& rule : kRules) {
     for (const KvStorage& storage : kKvStorages) {
       for (const Shape& shape : ShapesOf(number++)) {
         SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(shape.head_dim));
-        Steps steps(shape, rule, storage, stream());
-        // After 15 all four rows evict.
-        for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
-        steps.Compare();
+        compare(shape, rule, storage, number);
       }
     }
   }
+}
+
+TEST_F(BudgetTest, StepsAgreeWithTheOracle) {
+  ForEachCase([&](const Shape& shape, const Rule& rule, const KvStorage& storage, size_t) {
+    CompareSteps({shape, rule, storage, stream()});
+  });
 }
 
 TEST_F(BudgetTest, StepsWithSinksAgreeWithTheOracle) {
-  for (const Rule& rule : kRules) {
-    Steps steps({4, 2, 64}, rule, kKvStorages[0], stream(), {-1.0F, 2.0F, 0.0F, 1.0F});
-    for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
-    steps.Compare();
-  }
+  for (const Rule& rule : kRules)
+    CompareSteps({{4, 2, 64}, rule, kKvStorages[0], stream(), {-1.0F, 2.0F, 0.0F, 1.0F}});
 }
 
 TEST_F(BudgetTest, RollingStepsAgreeWithTheOracle) {
-  size_t number = 0;
-  for (const Rule& rule : kRules) {
-    for (const KvStorage& storage : kKvStorages) {
-      for (const Shape& shape : ShapesOf(number++)) {
-        SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(shape.head_dim));
-        const RopePairs pairs = number % 3 == 0 ? RopePairs::kNeighbours : RopePairs::kHalves;
-        const int64_t dims = number % 2 == 0 ? shape.head_dim : shape.head_dim / 4 * 2;
-        const TurnTable table(60, dims, pairs);
-        Steps steps(shape, rule, storage, stream(), {}, &table);
-        for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
-        steps.Compare();
-      }
-    }
-  }
+  ForEachCase([&](const Shape& shape, const Rule& rule, const KvStorage& storage, size_t number) {
+    const RopePairs pairs = number % 3 == 0 ? RopePairs::kNeighbours : RopePairs::kHalves;
+    const int64_t dims = number % 2 == 0 ? shape.head_dim : shape.head_dim / 4 * 2;
+    const TurnTable table(60, dims, pairs);
+    CompareSteps({shape, rule, storage, stream(), {}, &table});
+  });
 }
 
 // Places are found in parts of 2,048 tokens.
 TEST_F(BudgetTest, RollingStepsOverManyTokensAgreeWithTheOracle) {
   const Rule rule = {KvPolicyKind::kH2o, 0, {0, 2300, 150}};
   const TurnTable table(2460, 64, RopePairs::kHalves);
-  Steps steps({2, 1, 64}, rule, kKvStorages[0], stream(), {}, &table);
-  for (uint32_t step = 0; step < 12; ++step) steps.Step(step);
-  steps.Compare();
+  CompareSteps({{2, 1, 64}, rule, kKvStorages[0], stream(), {}, &table}, 12);
 }
 
 }  // namespace

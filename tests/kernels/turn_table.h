@@ -24,7 +24,7 @@ struct TurnTable {
       frequencies.push_back(static_cast<float>(
           std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(dims))));
     }
-    table.resize(static_cast<size_t>(KeyTurnFloats(num_rows, dims)));
+    table.resize(static_cast<size_t>(num_rows * dims));
     ThreadPool pool(2);
     const auto half = static_cast<std::ptrdiff_t>(table.size()) / dims / 2 * dims;
     const std::span<float> all = table;  // in two parts, as a GPU gets it
