@@ -120,6 +120,7 @@ def make_gguf(path, layers):
 def spillway_round(group, folder, rows, args):
     report = args.work / "report.json"
     words = [args.binary, "bench", "--model", folder, "--dummy-weights", "--weight-bits", 4, "--kv-bits", args.kv_bits, "--quiet"]
+    words += ["--cpu-compute", args.cpu_compute]
     words += ["--cpu-memory", args.limit - BELOW_LIMIT, "--prompt-len", args.prompt_tokens, "--gen-len", args.new_tokens]
     words += ["--num-requests", rows, "--offload-dir", args.work, "--report", report]
     done = subprocess.run(group.command(words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -156,6 +157,7 @@ def main():
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--peer-new-tokens", type=int, default=8)
     parser.add_argument("--kv-bits", default="8")
+    parser.add_argument("--cpu-compute", choices=["fp32", "int8"], default="fp32", help="Spillway's; llama.cpp rounds to 8 bits beside codes")
     parser.add_argument("--output", type=pathlib.Path)
     args = parser.parse_args()
     args.binary, args.work = args.binary.resolve(), args.work.resolve()

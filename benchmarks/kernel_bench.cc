@@ -1,7 +1,8 @@
 // Measures the CPU kernels, beside the limits measured in the same run: the rate at which all
 // threads read memory, and, where it was built with it, the fp32 product of libtorch (MKL) at the
 // same shape. The subjects are in benchmarks/kernels.
-//   kernel_bench [--quick] [--isa portable|avx2|avx512|avx512_vnni|amx | --bf16] [--threads N]
+//   kernel_bench [--quick] [--isa portable|avx2|avx512|avx512_vnni|amx | --compute bf16|int8]
+//   [--threads N]
 //   [--only matmul|attention|budget|bookkeeping|grouped|other] [--no-torch]
 #include <fmt/core.h>
 
@@ -40,6 +41,13 @@ Isa IsaNamed(const std::string& name) {
   RefuseWords("--isa", name);
 }
 
+CpuCompute ComputeNamed(const std::string& name) {
+  for (const CpuCompute compute : {CpuCompute::kBf16, CpuCompute::kInt8}) {
+    if (CpuComputeName(compute) == name) return compute;
+  }
+  RefuseWords("--compute", name);
+}
+
 int NumThreadsOf(const std::string& text) {
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -64,8 +72,8 @@ CommandLine ReadCommandLine(int argc, char** argv) {
       line.options.torch = false;
     } else if (flag == "--only") {
       line.only = SubjectNamed(value());
-    } else if (flag == "--bf16") {
-      line.options.isa = BestIsa(CpuCompute::kBf16);
+    } else if (flag == "--compute") {
+      line.options.isa = BestIsa(ComputeNamed(value()));
     } else if (flag == "--threads") {
       line.options.num_threads = NumThreadsOf(value());
     } else if (flag == "--isa") {

@@ -3,7 +3,14 @@
 
 namespace spillway {
 
-// The inputs of products with 16-bit weights: fp32 activations, or both sides rounded to bf16.
-enum class CpuCompute { kFp32, kBf16 };
+// What inputs of products are rounded to: nothing; both sides to bf16 where weights have 16 bits; so
+// where the processor multiplies bf16, and activations that meet codes to 8 bits.
+enum class CpuCompute { kFp32, kBf16, kInt8 };
+
+// As --cpu-compute names it.
+constexpr const char* CpuComputeName(CpuCompute compute) {
+  if (compute == CpuCompute::kInt8) return "int8";
+  return compute == CpuCompute::kBf16 ? "bf16" : "fp32";
+}
 
 }  // namespace spillway

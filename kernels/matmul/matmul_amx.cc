@@ -44,10 +44,10 @@ constexpr int64_t kStepsAhead = 3;
 enum class Split { kNone, kFull, kTail };
 
 inline void ZeroSums() {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  ZeroTile<0>();
+  ZeroTile<1>();
+  ZeroTile<2>();
+  ZeroTile<3>();
 }
 
 // sums += part. Requires: count is a multiple of 16.
@@ -142,7 +142,7 @@ struct Stream {
     constexpr bool kNewX = kPhase == 0 || XPart(kPhase) != XPart(kPhase - 1);
     if constexpr (kNewWeight && kBlock == 0) LoadWeights<4 + kWeight>(step, kWeight);
     if constexpr (kNewX) LoadX<kXTile>(step, kBlock, XPart(kPhase));
-    MulTiles<kBlock, 4 + kWeight, kXTile>();
+    MulBf16Tiles<kBlock, 4 + kWeight, kXTile>();
     constexpr int kProduct = kBlock * kPhases + kPhase;
     constexpr int kProducts = kRowBlocks * kPhases;
     SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(
@@ -334,10 +334,10 @@ struct PanelPair {
       LoadTile<5>(panels + kTileBytes, 64);
       LoadTile<6>(x.block[0] + step * kTileBytes, 64);
       LoadTile<7>(x.block[1] + step * kTileBytes, 64);
-      MulTiles<0, 4, 6>();
-      MulTiles<1, 4, 7>();
-      MulTiles<2, 5, 6>();
-      MulTiles<3, 5, 7>();
+      MulBf16Tiles<0, 4, 6>();
+      MulBf16Tiles<1, 4, 7>();
+      MulBf16Tiles<2, 5, 6>();
+      MulBf16Tiles<3, 5, 7>();
     }
     StoreTile<0>(sums[0], 64);
     StoreTile<1>(sums[0] + 256, 64);
@@ -404,7 +404,7 @@ void MulTileOf(const MatmulTile& tile) {
   ConfigureTiles(AmxBlockRows(tile.total_rows));
   tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16, kX>(tile)
                                           : MulTile<DType::kBF16, kX>(tile);
-  _tile_release();
+  ReleaseTiles();
 }
 
 template <AmxX kX>

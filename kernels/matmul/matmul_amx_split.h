@@ -21,12 +21,6 @@ constexpr int64_t Parts(DType dtype, AmxX x) {
   return dtype == DType::kF16 && x == AmxX::kSplit ? 2 : 1;
 }
 
-// sums += weights x
-template <int kSums, int kWeights, int kX>
-inline void MulTiles() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kWeights), "i"(kX));
-}
-
 // bf16 of f and then of what is left, 8 bits each, as the top halves of floats. Ties go away from
 // zero: an add and a mask, where rounding to even takes four instructions.
 inline __m512i Round(__m512 f) {

@@ -1,5 +1,5 @@
-// Shared code of the files for the AMX tile unit: tile registers, words transposed for them, and
-// sums transposed back. Private to the kernels.
+// Shared code of the files for the AMX tile unit: shapes of its registers, words transposed for
+// them, and sums transposed back. Private to the kernels.
 #pragma once
 
 #include <immintrin.h>
@@ -7,30 +7,11 @@
 #include "kernels/matmul/matmul_finish.h"
 #include "kernels/matmul/matmul_isa.h"
 #include "kernels/matmul/matmul_panel.h"
+#include "kernels/matmul/tile_unit.h"
 #include "kernels/simd/simd.h"
 
 namespace spillway::kernels {
 namespace {
-
-constexpr int64_t kTileBytes = 1024;
-
-// Tile registers by number. The intrinsics of GCC 12 lack the "memory" clobber, so stores could
-// sink below a tile load.
-template <int kTile>
-inline void LoadTile(const std::byte* base, int64_t stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(base), "r"(stride), "i"(kTile) : "memory");
-}
-template <int kTile>
-inline void StoreTile(void* base, int64_t stride) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(base), "r"(stride), "i"(kTile) : "memory");
-}
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t column_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
 
 // Tiles 0-3 accumulate [16 outs][columns], 4 and 5 hold weights, 6 and 7 hold x.
 inline void ConfigureTiles(int64_t columns) {
@@ -39,7 +20,7 @@ inline void ConfigureTiles(int64_t columns) {
     config.rows[tile] = 16;
     config.column_bytes[tile] = tile == 4 || tile == 5 ? 64 : static_cast<uint16_t>(columns * 4);
   }
-  asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
+  SetTiles(config);
 }
 
 // Words [columns][16] -> [16][columns].

@@ -18,16 +18,27 @@ struct Method {
   int64_t max_tile_rows;
 };
 
+#if defined(SPILLWAY_X86)
+// Requires: MultipliesCodes(isa).
+Method MethodOfCodes(Isa isa) {
+  if (HasTiles(isa)) {
+    return RoundsToBytes(isa) ? Method{MatmulTileAmxBytes, PackAmxBytes, 32, kAmxTileRows}
+                              : Method{MatmulTileAmxGroups, PackAmxGroups, 32, kAmxTileRows};
+  }
+  return RoundsToBytes(isa)
+             ? Method{MatmulTileVnniBytes, PackVnniBytes, kVnniBlockRows, kSimdTileRows}
+             : Method{MatmulTileVnni, PackVnni, kVnniBlockRows, kSimdTileRows};
+}
+#endif
+
 Method MethodOf(Isa isa, DType weight_dtype) {
 #if defined(SPILLWAY_X86)
-  if (HasTiles(isa) && IsQuantised(weight_dtype))
-    return {MatmulTileAmxGroups, PackAmxGroups, 32, kAmxTileRows};
-  if (MultipliesCodes(isa) && IsQuantised(weight_dtype)) {
-    return {MatmulTileVnni, PackVnni, kVnniBlockRows, kSimdTileRows};
+  if (MultipliesCodes(isa) && IsQuantised(weight_dtype)) return MethodOfCodes(isa);
+  if (HasTiles(isa)) {
+    return RoundsToBf16(isa) ? Method{MatmulTileAmxBf16, PackAmxBf16, 32, kAmxManyRows}
+                             : Method{MatmulTileAmx, PackAmx, 32, kAmxTileRows};
   }
-  if (isa == Isa::kAmxBf16) return {MatmulTileAmxBf16, PackAmxBf16, 32, kAmxManyRows};
-  if (isa == Isa::kAmx) return {MatmulTileAmx, PackAmx, 32, kAmxTileRows};
-  if (isa == Isa::kAvx512Bf16) return {MatmulTileBf16, PackBf16, 12, kSimdTileRows};
+  if (RoundsToBf16(isa)) return {MatmulTileBf16, PackBf16, 12, kSimdTileRows};
   if (isa >= Isa::kAvx512) return {MatmulTileAvx512, nullptr, 12, kSimdTileRows};
   if (isa == Isa::kAvx2) return {MatmulTileAvx2, PackSimd, 12, kAvx2TileRows};
 #endif
@@ -109,17 +120,20 @@ void PackX(const MatmulArgs& args, DType weight_dtype, const Method& method, std
 int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
   if (isa == Isa::kAvx2) return rows > kSimdUnpackedRows ? SimdPackedBytes(rows, in) : 0;
   if (!MultipliesCodes(isa)) return 0;
-  if (isa == Isa::kAvx512Bf16)
-    return std::max(Bf16PackedBytes(rows, in), VnniPackedBytes(rows, in));
-  if (!HasTiles(isa)) return VnniPackedBytes(rows, in);
-  const AmxX x = isa == Isa::kAmxBf16 ? AmxX::kRounded : AmxX::kSplit;
-  return RoundUp(std::max(AmxPackedBytes(rows, in, x), AmxGroupPackedBytes(rows, in)), 64);
+  const CodedX coded = RoundsToBytes(isa) ? CodedX::kOneByte : CodedX::kTwoBytes;
+  const bool rounds = RoundsToBf16(isa);
+  if (!HasTiles(isa)) {
+    const int64_t bf16 = rounds ? Bf16PackedBytes(rows, in) : 0;
+    return std::max(bf16, VnniPackedBytes(rows, in, coded));
+  }
+  const AmxX x = rounds ? AmxX::kRounded : AmxX::kSplit;
+  return RoundUp(std::max(AmxPackedBytes(rows, in, x), AmxGroupPackedBytes(rows, in, coded)), 64);
 }
 
 // Bytes of scratch of a worker.
 int64_t ScratchBytes(Isa isa) {
-  if (isa == Isa::kAmxBf16) return kAmxManyRowsScratchBytes;
-  return HasTiles(isa) ? kAmxScratchBytes : kSimdScratchBytes;
+  if (!HasTiles(isa)) return kSimdScratchBytes;
+  return RoundsToBf16(isa) ? kAmxManyRowsScratchBytes : kAmxScratchBytes;
 }
 
 // True: tiles of this many rows read packed x.
@@ -127,17 +141,23 @@ bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
-// The instruction set that multiplies such weights: numbers of 8 bits become floats in registers,
-// whatever there is for codes, and tiles add whole groups, which must have one step.
-Isa FormFor(DType weight_dtype, Isa isa) {
-  if (weight_dtype == DType::kFp8) return std::min(isa, Isa::kAvx512);
-  return PartsOfGroup(weight_dtype) > 1 ? std::min(isa, Isa::kAvx512Vnni) : isa;
+// The form of an instruction set for groups of parts: tiles add whole groups, which must have one
+// step.
+Isa PartsForm(Isa isa) {
+  return std::min(isa, RoundsToBytes(isa) ? Isa::kVnniInt8 : Isa::kAvx512Vnni);
 }
 
-// The instruction set without roundings to bf16.
+// The instruction set that multiplies such weights: numbers of 8 bits become floats in registers,
+// whatever there is for codes.
+Isa FormFor(DType weight_dtype, Isa isa) {
+  if (weight_dtype == DType::kFp8) return std::min(isa, Isa::kAvx512);
+  return PartsOfGroup(weight_dtype) > 1 ? PartsForm(isa) : isa;
+}
+
+// The instruction set without roundings of 16-bit weights and what meets them to bf16.
 Isa Fp32Form(Isa isa) {
-  if (isa == Isa::kAmxBf16) return Isa::kAmx;
-  return isa == Isa::kAvx512Bf16 ? Isa::kAvx512Vnni : isa;
+  if (!RoundsToBf16(isa)) return isa;
+  return HasTiles(isa) ? Isa::kAmx : Isa::kAvx512Vnni;
 }
 
 // Computes the pieces with weights of `dtype`. x is packed for one type; calls that mix types pack
@@ -196,7 +216,7 @@ int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, 
   const auto bytes = [&](Isa of) {
     return PackedBytes(max_rows, max_in, of) + num_threads * ScratchBytes(of);
   };
-  return std::max({bytes(isa), bytes(Fp32Form(isa)), bytes(std::min(isa, Isa::kAvx512Vnni))});
+  return std::max({bytes(isa), bytes(Fp32Form(isa)), bytes(PartsForm(isa))});
 }
 
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {

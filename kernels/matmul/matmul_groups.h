@@ -1,7 +1,8 @@
 // The arithmetic of quantised weights where processors multiply bytes (AMX, AVX-512 VNNI): exact
 // sums of codes in 32 bits.
 // The 64 x of a group (quantise.h) are rounded to multiples of scale = their largest / 32639
-// (16 bits, hence 1e-5 of the largest), 256 * high + low, a signed byte each. So the sum of
+// (16 bits, hence 1e-5 of the largest), 256 * high + low, a signed byte each; or, CodedX::kOneByte,
+// of their largest / 127 (4e-3 of it), a signed byte. So the sum of
 // code * x over a group comes out exact, in any order, and what is rounded is one conversion and
 // three operations a group, in rising order of groups:
 //   y = fma(minimum, total, fma(step * float(sum), scale, y)), total = float(sum of x) * scale.
@@ -34,8 +35,9 @@ struct GroupX {
   }
 };
 
-constexpr float kLargestX = 127 * 256 + 127;
+constexpr float LargestOf(CodedX x) { return x == CodedX::kTwoBytes ? 127 * 256 + 127 : 127; }
 
+template <CodedX kX>
 inline GroupX RoundX(const float* x, int64_t n) {
   __m512 floats[4];
   __m512i largest_bits = _mm512_setzero_si512();  // integers, so that a NaN is the largest
@@ -46,11 +48,11 @@ inline GroupX RoundX(const float* x, int64_t n) {
   }
   const float largest = _mm512_cvtss_f32(
       _mm512_castsi512_ps(_mm512_set1_epi32(_mm512_reduce_max_epi32(largest_bits))));
-  const __m512 inverse = Simd::Set(largest >= 0x1p-100F ? kLargestX / largest : 0.0F);
+  const __m512 inverse = Simd::Set(largest >= 0x1p-100F ? LargestOf(kX) / largest : 0.0F);
   GroupX group;
   for (int part = 0; part < 4; ++part)
     group.part[part] = _mm512_cvtps_epi32(_mm512_mul_ps(floats[part], inverse));
-  group.scale = largest * (1.0F / kLargestX);
+  group.scale = largest * (1.0F / LargestOf(kX));
   return group;
 }
 
@@ -117,8 +119,10 @@ inline void WithCodes(DType dtype, Use use) {
   use.template operator()<DType::kQ4>();
 }
 
-// The sums of 16 outputs, from those of high and of low bytes.
+// The sums of 16 outputs, from those of high and of low bytes, or of two halves of the only ones.
+template <CodedX kX>
 inline __m512 SumOf(__m512i high, __m512i low) {
+  if constexpr (kX == CodedX::kOneByte) return _mm512_cvtepi32_ps(_mm512_add_epi32(high, low));
   return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
 }
 

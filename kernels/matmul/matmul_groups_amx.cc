@@ -13,37 +13,40 @@
 namespace spillway::kernels {
 namespace {
 
-// sums += codes x: 16 x 64 unsigned bytes times 64 x columns signed bytes.
-template <int kSums, int kCodes, int kX>
-inline void MulTiles() {
-  asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kCodes), "i"(kX));
+// The bytes of a block of x, [16 words][columns], of a tile each or side by side.
+template <CodedX kX>
+void StoreBytes(__m512i (&high)[16], __m512i (&low)[16], int64_t columns, std::byte* to) {
+  if constexpr (kX == CodedX::kOneByte) return StoreColumns(low, columns, to);
+  if (columns == 16) {
+    StoreColumns(high, columns, to);
+    return StoreColumns(low, columns, to + kTileBytes);
+  }
+  for (int64_t column = 0; column < columns; ++column) high[columns + column] = low[column];
+  StoreColumns(high, 2 * columns, to);
 }
 
-inline void PackGroup(const PackTask& task, int64_t group, std::byte* to) {
+template <CodedX kX>
+void PackGroup(const PackTask& task, int64_t group, std::byte* to) {
   const int64_t columns = AmxGroupColumns(task.rows);
   const int64_t n = MinOf(kGroupWeights, task.in - group * kGroupWeights);
-  __m512i high[16];
-  __m512i low[16];
-  float* scales = reinterpret_cast<float*>(to + 2 * columns * kGroupWeights);
+  __m512i high[16] = {};
+  __m512i low[16] = {};
+  float* scales = reinterpret_cast<float*>(to + XBytes(kX) * columns * kGroupWeights);
   for (int64_t column = 0; column < columns; ++column) {
     const int64_t row = task.block * columns + column;
     const bool there = row < task.rows;
     const float* from = task.x + row * task.x_stride + group * kGroupWeights;
-    const GroupX x = RoundX(there ? from : task.x, there ? n : 0);
-    __m512i rest[4];
-    HighBytes(x.part, rest);
+    const GroupX x = RoundX<kX>(there ? from : task.x, there ? n : 0);
     low[column] = LowBytes(x.part, task.weight_dtype);
-    high[column] = LowBytes(rest, task.weight_dtype);
+    if constexpr (kX == CodedX::kTwoBytes) {
+      __m512i rest[4];
+      HighBytes(x.part, rest);
+      high[column] = LowBytes(rest, task.weight_dtype);
+    }
     scales[column] = x.scale;
     scales[columns + column] = x.Total(0, 4);
   }
-  if (columns == 16) {
-    StoreColumns(high, columns, to);
-    StoreColumns(low, columns, to + kTileBytes);
-    return;
-  }
-  for (int64_t column = 0; column < columns; ++column) high[columns + column] = low[column];
-  StoreColumns(high, 2 * columns, to);
+  StoreBytes<kX>(high, low, columns, to);
 }
 
 // A panel is multiplied with all blocks of x by this many groups at a time: 8 KiB of codes.
@@ -54,7 +57,7 @@ constexpr int64_t kChunkGroups = 8;
 struct Scratch {
   std::byte codes[kChunkGroups][kTileBytes];  // [group][16 outs][64 k]
   uint32_t heads[kChunkGroups][kPanelOuts];   // as they are stored
-  int32_t products[2][kPanelOuts * 32 + 16];  // [16 outs][high, low][columns], 16 to read
+  int32_t products[2][kPanelOuts * 32 + 16];  // [16 outs][bytes of x][columns], 16 to read
   float sums[4][kPanelOuts * 16];             // [16 outs][16 rows]
 };
 static_assert(sizeof(Scratch) <= kAmxScratchBytes);
@@ -66,12 +69,13 @@ struct Chunk {
 };
 
 // Rows of x in a block. kOne: the sums of 16 outputs are one register, 8 operations a group instead
-// of 16 times 6. kFew, up to 8: one tile holds both their bytes. kBlock: 16 rows.
+// of 16 times 6. kFew, up to 8: one tile holds all their bytes. kBlock: 16 rows.
 enum class Rows { kOne, kFew, kBlock };
 
-template <DType kType, Rows kRows>
+template <DType kType, CodedX kX, Rows kRows>
 struct PanelStream {
   static constexpr int64_t kBytes = GroupBytes(kType);
+  static constexpr int64_t kXBytes = XBytes(kX);
   static constexpr int kSums = kRows == Rows::kOne ? 1 : 16;
 
   const MatmulTile& tile;
@@ -81,7 +85,7 @@ struct PanelStream {
   Scratch& scratch;
 
   const std::byte* X(int64_t block, int64_t group) const {
-    return tile.packed + (block * NumGroups(tile.in) + group) * AmxGroupXBytes(tile.total_rows);
+    return tile.packed + (block * NumGroups(tile.in) + group) * AmxGroupXBytes(tile.total_rows, kX);
   }
 
   // Unpacks codes to bytes, in the order of LowBytes. Prefetches as many bytes of the panel that
@@ -101,25 +105,46 @@ struct PanelStream {
     }
   }
 
-  // Sums of code * x over a group, to products: [16 outs][high bytes, low bytes][columns].
+  // Sums of code * x over a group, to products: [16 outs][high bytes, low bytes][columns], or of
+  // the only bytes.
   [[gnu::always_inline]] inline void Multiply(int64_t block, int64_t group) const {
     const std::byte* x = X(block, group);
     int32_t* products = scratch.products[group & 1];
     LoadTile<4>(scratch.codes[group % kChunkGroups], 64);
-    _tile_zero(0);
-    if constexpr (kRows != Rows::kBlock) {
-      LoadTile<6>(x, columns * 8);
-      MulTiles<0, 4, 6>();
-      StoreTile<0>(products, columns * 8);
+    ZeroTile<0>();
+    if constexpr (kRows != Rows::kBlock || kXBytes == 1) {
+      const int64_t stride = kXBytes * columns * 4;
+      LoadTile<6>(x, stride);
+      MulByteTiles<0, 4, 6>();
+      StoreTile<0>(products, stride);
     } else {
-      _tile_zero(1);
+      ZeroTile<1>();
       LoadTile<6>(x, 64);
-      MulTiles<0, 4, 6>();
+      MulByteTiles<0, 4, 6>();
       LoadTile<7>(x + kTileBytes, 64);
-      MulTiles<1, 4, 7>();
+      MulByteTiles<1, 4, 7>();
       StoreTile<0>(products, 128);
       StoreTile<1>(products + 16, 128);
     }
+  }
+
+  // Products of 16 outputs for the only row of x.
+  static __m512 SumsOfOne(const int32_t* products) {
+    const __m512i first = _mm512_loadu_si512(products);
+    if constexpr (kXBytes == 1) return _mm512_cvtepi32_ps(first);
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    const __m512i second = _mm512_loadu_si512(products + 16);
+    return SumOf<kX>(_mm512_permutex2var_epi32(first, even, second),
+                     _mm512_permutex2var_epi32(first, odd, second));
+  }
+
+  // Products of one output for the rows of x.
+  static __m512 SumsOf(const int32_t* products, int out, int64_t stride) {
+    const __m512i first = _mm512_loadu_si512(products + out * kXBytes * stride);
+    if constexpr (kXBytes == 1) return _mm512_cvtepi32_ps(first);
+    return SumOf<kX>(first, _mm512_loadu_si512(products + (out * kXBytes + 1) * stride));
   }
 
   // Adds a group's products, as fp32 and scaled, to `sums`. Lanes are outputs for one row of x,
@@ -128,17 +153,11 @@ struct PanelStream {
                                          __m512 (&sums)[kSums]) const {
     const int32_t* products = scratch.products[group & 1];
     const float* scales =
-        reinterpret_cast<const float*>(X(block, group) + 2 * columns * kGroupWeights);
+        reinterpret_cast<const float*>(X(block, group) + kXBytes * columns * kGroupWeights);
     const Heads heads = LoadHeads<kType>(scratch.heads[group % kChunkGroups]);
     if constexpr (kRows == Rows::kOne) {
-      const __m512i even =
-          _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-      const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-      const __m512i first = _mm512_loadu_si512(products);
-      const __m512i second = _mm512_loadu_si512(products + 16);
-      const __m512 sum = SumOf(_mm512_permutex2var_epi32(first, even, second),
-                               _mm512_permutex2var_epi32(first, odd, second));
-      sums[0] = _mm512_fmadd_ps(_mm512_mul_ps(sum, heads.step), Simd::Set(scales[0]), sums[0]);
+      const __m512 stepped = _mm512_mul_ps(SumsOfOne(products), heads.step);
+      sums[0] = _mm512_fmadd_ps(stepped, Simd::Set(scales[0]), sums[0]);
       sums[0] = _mm512_fmadd_ps(heads.minimum, Simd::Set(scales[1]), sums[0]);
     } else {
       alignas(64) float minimum[16];
@@ -150,9 +169,8 @@ struct PanelStream {
       const int64_t stride = kRows == Rows::kFew ? columns : 16;
 #pragma GCC unroll 16
       for (int out = 0; out < kPanelOuts; ++out) {
-        const __m512i high = _mm512_loadu_si512(products + out * 2 * stride);
-        const __m512i low = _mm512_loadu_si512(products + (out * 2 + 1) * stride);
-        const __m512 stepped = _mm512_mul_ps(SumOf(high, low), _mm512_set1_ps(step[out]));
+        const __m512 stepped =
+            _mm512_mul_ps(SumsOf(products, out, stride), _mm512_set1_ps(step[out]));
         sums[out] = _mm512_fmadd_ps(stepped, scale, sums[out]);
         sums[out] = _mm512_fmadd_ps(_mm512_set1_ps(minimum[out]), total, sums[out]);
       }
@@ -182,9 +200,9 @@ struct PanelStream {
   }
 };
 
-template <DType kType, Rows kRows>
+template <DType kType, CodedX kX, Rows kRows>
 void MulPanel(const MatmulTile& tile, int64_t out, Scratch& scratch) {
-  using Stream = PanelStream<kType, kRows>;
+  using Stream = PanelStream<kType, kX, kRows>;
   const int64_t row_bytes = RowBytes(kType, tile.in);
   const PanelRows<std::byte> rows(tile, row_bytes, out);
   const bool last = out + kPanelOuts >= tile.out_begin + tile.num_outs;
@@ -211,35 +229,41 @@ void MulPanel(const MatmulTile& tile, int64_t out, Scratch& scratch) {
   }
 }
 
-template <DType kType, Rows kRows>
+template <DType kType, CodedX kX, Rows kRows>
 void MulPanels(const MatmulTile& tile) {
   Scratch& scratch = *reinterpret_cast<Scratch*>(tile.scratch);
   for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kPanelOuts) {
-    MulPanel<kType, kRows>(tile, out, scratch);
+    MulPanel<kType, kX, kRows>(tile, out, scratch);
   }
 }
 
-template <DType kType>
+template <DType kType, CodedX kX>
 void MulTile(const MatmulTile& tile) {
   const int64_t columns = AmxGroupColumns(tile.total_rows);
-  ConfigureTiles(columns < 16 ? 2 * columns : columns);
-  if (columns == 1) return MulPanels<kType, Rows::kOne>(tile);
-  columns < 16 ? MulPanels<kType, Rows::kFew>(tile) : MulPanels<kType, Rows::kBlock>(tile);
+  ConfigureTiles(columns < 16 ? XBytes(kX) * columns : columns);
+  if (columns == 1) return MulPanels<kType, kX, Rows::kOne>(tile);
+  columns < 16 ? MulPanels<kType, kX, Rows::kFew>(tile) : MulPanels<kType, kX, Rows::kBlock>(tile);
+}
+
+template <CodedX kX>
+void MulTileOf(const MatmulTile& tile) {
+  WithCodes(tile.piece->weight_dtype, [&]<DType kType>() { MulTile<kType, kX>(tile); });
+  ReleaseTiles();
+}
+
+template <CodedX kX>
+void Pack(const PackTask& task) {
+  const int64_t bytes = AmxGroupXBytes(task.rows, kX);
+  std::byte* to = task.packed + task.block * NumGroups(task.in) * bytes;
+  for (int64_t group = task.step_begin; group < task.step_end; ++group)
+    PackGroup<kX>(task, group, to + group * bytes);
 }
 
 }  // namespace
 
-void PackAmxGroups(const PackTask& task) {
-  const int64_t bytes = AmxGroupXBytes(task.rows);
-  std::byte* to = task.packed + task.block * NumGroups(task.in) * bytes;
-  for (int64_t group = task.step_begin; group < task.step_end; ++group) {
-    PackGroup(task, group, to + group * bytes);
-  }
-}
-
-void MatmulTileAmxGroups(const MatmulTile& tile) {
-  WithCodes(tile.piece->weight_dtype, [&]<DType kType>() { MulTile<kType>(tile); });
-  _tile_release();
-}
+void PackAmxGroups(const PackTask& task) { Pack<CodedX::kTwoBytes>(task); }
+void PackAmxBytes(const PackTask& task) { Pack<CodedX::kOneByte>(task); }
+void MatmulTileAmxGroups(const MatmulTile& tile) { MulTileOf<CodedX::kTwoBytes>(tile); }
+void MatmulTileAmxBytes(const MatmulTile& tile) { MulTileOf<CodedX::kOneByte>(tile); }
 
 }  // namespace spillway::kernels

@@ -91,20 +91,24 @@ constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in, AmxX x) {
   return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows, x);
 }
 
-// AMX packs x for quantised weights by groups of 64 k: two tiles of bytes for 16 rows, or one for
-// up to 8, as [16 words of 4 k][columns], then a scale and a total of each column.
+// Bytes that x has where it meets codes: two, or one of RoundsToBytes.
+enum class CodedX { kTwoBytes, kOneByte };
+constexpr int64_t XBytes(CodedX x) { return x == CodedX::kTwoBytes ? 2 : 1; }
+
+// AMX packs x for quantised weights by groups of 64 k: a tile of each byte for 16 rows, or one of
+// all for up to 8, as [16 words of 4 k][columns], then a scale and a total of each column.
 constexpr int64_t AmxGroupColumns(int64_t rows) { return rows <= 8 ? rows : 16; }
 constexpr int64_t AmxGroupBlocks(int64_t rows) { return DivideUp(rows, 16); }
 constexpr int64_t NumGroups(int64_t in) { return DivideUp(in, kGroupWeights); }
-constexpr int64_t AmxGroupXBytes(int64_t rows) {
-  return AmxGroupColumns(rows) * (2 * kGroupWeights + 2 * 4);
+constexpr int64_t AmxGroupXBytes(int64_t rows, CodedX x) {
+  return AmxGroupColumns(rows) * (XBytes(x) * kGroupWeights + 2 * 4);
 }
-constexpr int64_t AmxGroupPackedBytes(int64_t rows, int64_t in) {
-  return AmxGroupBlocks(rows) * NumGroups(in) * AmxGroupXBytes(rows);
+constexpr int64_t AmxGroupPackedBytes(int64_t rows, int64_t in, CodedX x) {
+  return AmxGroupBlocks(rows) * NumGroups(in) * AmxGroupXBytes(rows, x);
 }
 
-// VNNI packs x by groups too, up to 8 rows side by side: 64 high bytes and 64 low ones of each,
-// then their scales and their totals, of each part of a group that has steps of its own; whole
+// VNNI packs x by groups too, up to 8 rows side by side: 64 high bytes and 64 low ones of each, or
+// 64, then their scales and their totals, of each part of a group that has steps of its own; whole
 // lines.
 constexpr int64_t kVnniBlockRows = 8;
 constexpr int64_t VnniBlockRows(int64_t rows) {
@@ -112,11 +116,11 @@ constexpr int64_t VnniBlockRows(int64_t rows) {
 }
 constexpr int64_t VnniNumBlocks(int64_t rows) { return DivideUp(rows, kVnniBlockRows); }
 constexpr int64_t kVnniMostParts = 4;
-constexpr int64_t VnniGroupXBytes(int64_t rows, int64_t parts) {
-  return RoundUp(VnniBlockRows(rows) * (2 * kGroupWeights + (1 + parts) * 4), 64);
+constexpr int64_t VnniGroupXBytes(int64_t rows, int64_t parts, CodedX x) {
+  return RoundUp(VnniBlockRows(rows) * (XBytes(x) * kGroupWeights + (1 + parts) * 4), 64);
 }
-constexpr int64_t VnniPackedBytes(int64_t rows, int64_t in) {  // for any type
-  return VnniNumBlocks(rows) * NumGroups(in) * VnniGroupXBytes(rows, kVnniMostParts);
+constexpr int64_t VnniPackedBytes(int64_t rows, int64_t in, CodedX x) {  // for any type
+  return VnniNumBlocks(rows) * NumGroups(in) * VnniGroupXBytes(rows, kVnniMostParts, x);
 }
 
 // AVX512-BF16 rounds x and packs it by steps of 32 k, up to 4 rows side by side, a line each.
@@ -151,9 +155,13 @@ void PackAmxBf16(const PackTask& task);
 void MatmulTileAmxBf16(const MatmulTile& tile);
 void PackAmxGroups(const PackTask& task);
 void MatmulTileAmxGroups(const MatmulTile& tile);
+void PackAmxBytes(const PackTask& task);
+void MatmulTileAmxBytes(const MatmulTile& tile);
 void PackBf16(const PackTask& task);
 void MatmulTileBf16(const MatmulTile& tile);
 void PackVnni(const PackTask& task);
 void MatmulTileVnni(const MatmulTile& tile);
+void PackVnniBytes(const PackTask& task);
+void MatmulTileVnniBytes(const MatmulTile& tile);
 
 }  // namespace spillway::kernels

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/round.h"
 #include "src/base/bisect.h"
 
 namespace spillway {
@@ -58,8 +59,15 @@ struct Planner {
   const GivenPolicy& given;
   const KernelNeeds& needs;
 
-  // Rows of a block whose weights stay in place: a second batch would save no transfer.
-  int64_t RowsInPlace() const { return given.gpu_batch_size.value_or(kRowsThatPay); }
+  // Rows of a block whose weights stay in place: a second batch would save no transfer. Experts are
+  // multiplied with rows of all batches, and each is chosen by a part of them.
+  int64_t RowsInPlace() const {
+    const int64_t rows = given.gpu_batch_size.value_or(kRowsThatPay);
+    const ExpertShape& experts = model.shape.experts;
+    if (experts.num == 0) return rows;
+    const int64_t each_paid = kRowsThatPay * DivideUp(experts.num, experts.top_k);
+    return std::max(rows, std::min(kRowsOfASpilledBlock, each_paid));
+  }
 
   Plan PlanOf(const Policy& policy) const { return LayOut(model, machine, work, policy, needs); }
 

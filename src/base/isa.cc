@@ -19,6 +19,12 @@ namespace {
 
 constexpr Isa kFp32Isas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx};
 constexpr Isa kBf16Isas[] = {Isa::kAvx512Bf16, Isa::kAmxBf16};
+constexpr Isa kInt8Isas[] = {Isa::kVnniInt8, Isa::kAvx512Int8, Isa::kAmxInt8};
+
+std::span<const Isa> IsasOf(CpuCompute compute) {
+  if (compute == CpuCompute::kInt8) return kInt8Isas;
+  return compute == CpuCompute::kBf16 ? std::span<const Isa>(kBf16Isas) : kFp32Isas;
+}
 
 #if defined(__x86_64__)
 // The tile registers are off until the process asks (Linux 5.16+); the permission then holds for
@@ -59,11 +65,14 @@ bool Supported(Isa isa) {
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512dq");
     case Isa::kAvx512Vnni:
+    case Isa::kVnniInt8:
       return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
+    case Isa::kAvx512Int8:
       return Supported(Isa::kAvx512Vnni) && __builtin_cpu_supports("avx512bf16");
     case Isa::kAmx:
     case Isa::kAmxBf16:
+    case Isa::kAmxInt8:
       return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") && AskForTiles();
   }
   return false;
@@ -96,22 +105,28 @@ std::string_view IsaName(Isa isa) {
       return "avx512";
     case Isa::kAvx512Vnni:
       return "avx512_vnni";
+    case Isa::kVnniInt8:
+      return "avx512_vnni_int8";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
+    case Isa::kAvx512Int8:
+      return "avx512_int8";
     case Isa::kAmx:
       return "amx";
     case Isa::kAmxBf16:
       return "amx_bf16";
+    case Isa::kAmxInt8:
+      return "amx_int8";
   }
   return "unknown";
 }
 
 std::vector<Isa> SupportedIsas() {
-  static const std::vector<Isa> isas = SupportedOf(kFp32Isas);
+  static const std::vector<Isa> isas = SupportedIsas(CpuCompute::kFp32);
   return isas;
 }
 
-std::vector<Isa> SupportedBf16Isas() { return SupportedOf(kBf16Isas); }
+std::vector<Isa> SupportedIsas(CpuCompute compute) { return SupportedOf(IsasOf(compute)); }
 
 Isa BestIsa() {
   const std::vector<Isa> isas = SupportedIsas();
@@ -129,17 +144,24 @@ Isa BestIsa() {
 Isa BestIsa(CpuCompute compute) {
   const Isa best = BestIsa();
   if (compute == CpuCompute::kFp32) return best;
-  if (best == Isa::kAmx) return Isa::kAmxBf16;
-  if (best == Isa::kAvx512Vnni && Supported(Isa::kAvx512Bf16)) return Isa::kAvx512Bf16;
+  const bool int8 = compute == CpuCompute::kInt8;
+  if (best == Isa::kAmx) return int8 ? Isa::kAmxInt8 : Isa::kAmxBf16;
+  if (best == Isa::kAvx512Vnni && Supported(Isa::kAvx512Bf16))
+    return int8 ? Isa::kAvx512Int8 : Isa::kAvx512Bf16;
+  if (best == Isa::kAvx512Vnni && int8) return Isa::kVnniInt8;
   throw Error(ErrorCode::kFlag,
-              "--cpu-compute bf16 needs a processor with AMX or AVX512-BF16, and this run has " +
-                  std::string(IsaName(best)) + "; leave it out");
+              std::string("--cpu-compute ") + CpuComputeName(compute) +
+                  " needs a processor with AMX or " + (int8 ? "AVX-512 VNNI" : "AVX512-BF16") +
+                  ", and this run has " + std::string(IsaName(best)) + "; leave it out");
 }
 
 CpuCompute ComputeOf(std::string_view isa_name) {
-  const bool bf16 = std::any_of(std::begin(kBf16Isas), std::end(kBf16Isas),
-                                [&](Isa isa) { return IsaName(isa) == isa_name; });
-  return bf16 ? CpuCompute::kBf16 : CpuCompute::kFp32;
+  for (const CpuCompute compute : {CpuCompute::kBf16, CpuCompute::kInt8}) {
+    for (const Isa isa : IsasOf(compute)) {
+      if (IsaName(isa) == isa_name) return compute;
+    }
+  }
+  return CpuCompute::kFp32;
 }
 
 }  // namespace spillway::kernels

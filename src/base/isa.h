@@ -9,12 +9,31 @@
 namespace spillway::kernels {
 
 // Instruction sets in rising order of preference. kPortable is plain C++ (and what other processors
-// use). kAvx512Vnni differs from kAvx512 in quantised weights only. kAvx512Bf16 and kAmxBf16 are
-// kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded to bf16: two products an
-// operation where fp32 has one, and a third of AMX's products for fp16 weights. Only by request.
-enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kAmxBf16 };
+// use). kAvx512Vnni differs from kAvx512 in quantised weights only. Only by request:
+// kAvx512Bf16 and kAmxBf16 are kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded
+// to bf16: two products an operation where fp32 has one, and a third of AMX's products for fp16
+// weights. kVnniInt8, kAvx512Int8 and kAmxInt8 are kAvx512Vnni, kAvx512Bf16 and kAmxBf16 with what
+// meets codes rounded to 8 bits in place of 16: half of the products.
+enum class Isa {
+  kPortable,
+  kAvx2,
+  kAvx512,
+  kAvx512Vnni,
+  kVnniInt8,
+  kAvx512Bf16,
+  kAvx512Int8,
+  kAmx,
+  kAmxBf16,
+  kAmxInt8
+};
 
 constexpr bool HasTiles(Isa isa) { return isa >= Isa::kAmx; }
+constexpr bool RoundsToBytes(Isa isa) {
+  return isa == Isa::kVnniInt8 || isa == Isa::kAvx512Int8 || isa == Isa::kAmxInt8;
+}
+constexpr bool RoundsToBf16(Isa isa) {
+  return isa == Isa::kAvx512Bf16 || isa == Isa::kAvx512Int8 || isa >= Isa::kAmxBf16;
+}
 // Multiplies the codes of quantised weights as they are (matmul_groups.h); others dequantise them.
 constexpr bool MultipliesCodes(Isa isa) { return isa >= Isa::kAvx512Vnni; }
 
@@ -28,12 +47,12 @@ std::vector<Isa> SupportedIsas();
 // comparisons). Throws: Error kFlag when SPILLWAY_ISA names none, or one this machine lacks.
 Isa BestIsa();
 
-// BestIsa, or its form for kBf16, which caps of avx512_vnni and amx let pass. Throws: Error kFlag,
-// also when kBf16 is not for this machine or under this cap.
+// BestIsa, or its form for kBf16 or kInt8, which caps of avx512_vnni and amx let pass. Throws:
+// Error kFlag, also when the form is not for this machine or under this cap.
 Isa BestIsa(CpuCompute compute);
 
-// Sets of kBf16 that this processor, kernel and build can run, in rising order.
-std::vector<Isa> SupportedBf16Isas();
+// The forms for it that this processor, kernel and build can run, in rising order.
+std::vector<Isa> SupportedIsas(CpuCompute compute);
 
 // Inputs of products with the instruction set of this name; kFp32 for names that are none.
 CpuCompute ComputeOf(std::string_view isa_name);

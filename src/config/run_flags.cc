@@ -78,14 +78,18 @@ Flag ThreadsFlag() {
 }
 
 Flag CpuComputeFlag() {
-  return Value("cpu-compute", "fp32|bf16",
-               "what products of 16-bit weights take on the CPU: fp32, or all rounded to bf16, "
-               "faster and less exact (fp32)",
-               [](Config& config, const std::string& text) {
-                 if (text != "fp32" && text != "bf16")
-                   throw Error(ErrorCode::kFlag, "--cpu-compute: give fp32 or bf16");
-                 config.cpu_compute = text == "bf16" ? CpuCompute::kBf16 : CpuCompute::kFp32;
-               });
+  return Value(
+      "cpu-compute", "fp32|bf16|int8",
+      "what inputs of products on the CPU are rounded to, faster and less exact: fp32, "
+      "not at all; bf16, beside 16-bit weights; int8, beside codes too (fp32)",
+      [](Config& config, const std::string& text) {
+        for (const CpuCompute compute : {CpuCompute::kFp32, CpuCompute::kBf16, CpuCompute::kInt8}) {
+          if (text != CpuComputeName(compute)) continue;
+          config.cpu_compute = compute;
+          return;
+        }
+        throw Error(ErrorCode::kFlag, "--cpu-compute: give fp32, bf16 or int8");
+      });
 }
 
 Flag OffloadDirFlag() {

@@ -18,14 +18,11 @@ void CheckMachine(const Config& config) {
   if (!config.machine || PlansOnly(config.verb)) return;
   const CpuCompute of = kernels::ComputeOf(config.machine->isa);
   if (of == config.cpu_compute) return;
-  const auto name_of = [](CpuCompute compute) {
-    return compute == CpuCompute::kBf16 ? "bf16" : "fp32";
-  };
-  const std::string_view name = name_of(config.cpu_compute);
+  const std::string_view name = CpuComputeName(config.cpu_compute);
   throw Error(ErrorCode::kFlag,
               fmt::format("--cpu-compute {}: the rates of --machine are of products in {}; give "
                           "what profile --cpu-compute {} writes, or leave --machine out",
-                          name, name_of(of), name));
+                          name, CpuComputeName(of), name));
 }
 
 // Of verbs that answer the lines of a file.

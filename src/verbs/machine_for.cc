@@ -110,8 +110,25 @@ void WarnOfHostFlags(const Config& config, const Device& device) {
     PrintWarning("--gpu-memory: no GPU computes here, and there is nothing to cap");
 }
 
+bool MayMultiplyCodes(const Config& config, const Model& model) {
+  const auto has_codes = [](const TensorSpec& tensor) {
+    return IsQuantised(tensor.dtype) && tensor.dtype != DType::kFp8;
+  };
+  return config.allow_4bit || std::ranges::any_of(model.layers, [&](const LayerSpec& layer) {
+           return std::ranges::any_of(layer.tensors, has_codes);
+         });
+}
+
+void CheckCpuCompute(const Config& config, const OpenedModel& model) {
+  if (config.cpu_compute != CpuCompute::kInt8 || MayMultiplyCodes(config, model)) return;
+  throw Error(ErrorCode::kFlag,
+              "--cpu-compute int8 is for products with codes, and this run has none; give "
+              "--weight-bits 8 or 4, or --cpu-compute bf16");
+}
+
 // This host, what an earlier `profile` measured of it, and its caps.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
+  CheckCpuCompute(config, model);
   WarnOfHostFlags(config, device);
   Machine machine = HostMachine(config, device);
   const ProfileKey key = MakeProfileKey(machine, OffloadDisk(config));

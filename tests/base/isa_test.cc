@@ -52,26 +52,59 @@ TEST_F(IsaTest, AnUnknownNameIsTheUsersMistake) {
   }
 }
 
-TEST_F(IsaTest, Bf16NeedsAUnitForIt) {
+TEST_F(IsaTest, FormsForRoundedInputsNeedAUnitForThem) {
   unsetenv("SPILLWAY_ISA");
   EXPECT_EQ(BestIsa(CpuCompute::kFp32), BestIsa());
-  for (const Isa isa : SupportedBf16Isas()) {
-    setenv("SPILLWAY_ISA", isa == Isa::kAmxBf16 ? "amx" : "avx512_vnni", 1);
-    EXPECT_EQ(BestIsa(CpuCompute::kBf16), isa);
+  for (const CpuCompute compute : {CpuCompute::kBf16, CpuCompute::kInt8}) {
+    unsetenv("SPILLWAY_ISA");
+    if (const std::vector<Isa> isas = SupportedIsas(compute); !isas.empty()) {
+      EXPECT_EQ(BestIsa(compute), isas.back());
+      EXPECT_EQ(ComputeOf(IsaName(isas.back())), compute);
+    }
+    setenv("SPILLWAY_ISA", "portable", 1);
+    try {
+      BestIsa(compute);
+      FAIL() << "accepted " << CpuComputeName(compute) << " without a unit for it";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kFlag);
+      EXPECT_NE(std::string(error.what()).find("portable"), std::string::npos);
+    }
   }
-  setenv("SPILLWAY_ISA", "portable", 1);
-  try {
-    BestIsa(CpuCompute::kBf16);
-    FAIL() << "accepted bf16 without a unit for it";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kFlag);
-    EXPECT_NE(std::string(error.what()).find("portable"), std::string::npos);
+}
+
+TEST_F(IsaTest, ACapLeavesTheFormsOfItsUnit) {
+  setenv("SPILLWAY_ISA", "avx512_vnni", 1);
+  const std::vector<Isa> bf16 = SupportedIsas(CpuCompute::kBf16);
+  if (std::ranges::find(bf16, Isa::kAvx512Bf16) != bf16.end()) {
+    EXPECT_EQ(BestIsa(CpuCompute::kBf16), Isa::kAvx512Bf16);
+    EXPECT_EQ(BestIsa(CpuCompute::kInt8), Isa::kAvx512Int8);
+  } else if (!SupportedIsas(CpuCompute::kInt8).empty()) {
+    EXPECT_EQ(BestIsa(CpuCompute::kInt8), Isa::kVnniInt8);
+  } else {
+    GTEST_SKIP() << "this machine has no AVX-512 VNNI";
+  }
+}
+
+TEST(RoundsTest, FormsTellWhatTheyRound) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx}) {
+    EXPECT_FALSE(RoundsToBytes(isa)) << IsaName(isa);
+    EXPECT_FALSE(RoundsToBf16(isa)) << IsaName(isa);
+  }
+  for (const Isa isa : {Isa::kVnniInt8, Isa::kAvx512Int8, Isa::kAmxInt8}) {
+    EXPECT_TRUE(RoundsToBytes(isa)) << IsaName(isa);
+    EXPECT_EQ(RoundsToBf16(isa), isa != Isa::kVnniInt8) << IsaName(isa);
+  }
+  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAmxBf16}) {
+    EXPECT_FALSE(RoundsToBytes(isa)) << IsaName(isa);
+    EXPECT_TRUE(RoundsToBf16(isa)) << IsaName(isa);
   }
 }
 
 TEST(ComputeOfTest, TellsByTheName) {
   EXPECT_EQ(ComputeOf("avx512_bf16"), CpuCompute::kBf16);
   EXPECT_EQ(ComputeOf("amx_bf16"), CpuCompute::kBf16);
+  for (const char* name : {"avx512_vnni_int8", "avx512_int8", "amx_int8"})
+    EXPECT_EQ(ComputeOf(name), CpuCompute::kInt8);
   for (const Isa isa : SupportedIsas()) EXPECT_EQ(ComputeOf(IsaName(isa)), CpuCompute::kFp32);
   EXPECT_EQ(ComputeOf("sm_90"), CpuCompute::kFp32);
 }

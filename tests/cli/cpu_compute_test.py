@@ -1,5 +1,5 @@
-"""`--cpu-compute bf16`: another arithmetic, so other bytes and nearly the same text quality, but the same bytes for every
-placement; refused where it cannot be. Standard library only. Exit status 77 where only the refusals could be tested.
+"""`--cpu-compute bf16` and `int8`: other arithmetics, so other bytes and nearly the same text quality, but the same bytes for
+every placement; refused where they cannot be. Standard library only. Exit status 77 where only the refusals could be tested.
 
   python3 cpu_compute_test.py path/to/spillway [unittest arguments]
 """
@@ -16,18 +16,20 @@ import placements
 
 HELD_OUT = harness.REPOSITORY / "examples" / "heldout_tales.txt"
 BF16 = ["--cpu-compute", "bf16"]
+INT8 = ["--cpu-compute", "int8"]
 REQUESTS = placements.ragged_requests(17, 60, 16)
 
 
 class Refusals(harness.VerbTest):
     def test_what_it_names(self):
-        self.assertIn("fp32 or bf16", self.refusal(2, "generate", "--cpu-compute", "fp16"))
+        self.assertIn("fp32, bf16 or int8", self.refusal(2, "generate", "--cpu-compute", "fp16"))
 
     def test_a_processor_without_the_tile_unit(self):
         for verb in (["plan", "--model", "opt-125m"], ["generate", "--input", "in.jsonl", "--output", "out.jsonl"]):
             harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a"}])
-            result = self.run_verb(*verb, *BF16, status=2, env={"SPILLWAY_ISA": "portable"})
-            self.assertIn(b"--cpu-compute bf16 needs a processor with AMX or AVX512-BF16, and this run has portable", result.stderr)
+            for flags, unit in ((BF16, b"bf16 needs a processor with AMX or AVX512-BF16"), (INT8, b"int8 needs a processor with AMX or AVX-512 VNNI")):
+                result = self.run_verb(*verb, *flags, "--weight-bits", 8, status=2, env={"SPILLWAY_ISA": "portable"})
+                self.assertIn(b"--cpu-compute " + unit + b", and this run has portable", result.stderr)
             self.assertFalse((self.folder / "out.jsonl").exists())
 
     def test_the_machine_of_a_file(self):
@@ -36,11 +38,26 @@ class Refusals(harness.VerbTest):
         self.assertIn("--cpu-compute: --machine says", line)
 
 
-class Bf16(harness.VerbTest):
+class Arithmetic(harness.VerbTest):
     def generate(self, model, flags):
         source = harness.write_jsonl(self.folder / "in.jsonl", REQUESTS)
         return placements.run(self.binary, ["--model", model], source, self.folder, flags)
 
+    def perplexity(self, *flags):
+        text = self.folder / "text.txt"
+        text.write_text(HELD_OUT.read_text(encoding="utf-8")[:20000], encoding="utf-8")
+        return float(self.run_verb("score", "--perplexity", text, "--quiet", *flags).stdout.split()[1])
+
+    def no_resume_without(self, flags, always=()):
+        source = harness.write_jsonl(self.folder / "in.jsonl", REQUESTS)
+        words = ["--input", source, "--output", "out.jsonl", "--quiet", *always]
+        self.run_verb("generate", *words, *flags)
+        result = self.run_verb("generate", *words, "--resume", status=51)
+        self.assertIn(b"not known as the output of this run", result.stderr)
+        self.run_verb("generate", *words, "--resume", *flags)
+
+
+class Bf16(Arithmetic):
     def test_the_same_bytes_for_every_placement_and_others_than_in_fp32(self):
         for model in placement_test.SMALL_MODELS:
             expected, report = self.generate(model, [*placements.BF16[0], *BF16])
@@ -51,31 +68,54 @@ class Bf16(harness.VerbTest):
                     self.assertEqual(self.generate(model, [*flags, *BF16])[0], expected)
 
     def test_quality_is_that_of_fp32_within_half_a_percent(self):
-        losses = []
-        text = self.folder / "text.txt"
-        text.write_text(HELD_OUT.read_text(encoding="utf-8")[:20000], encoding="utf-8")
-        for compute in ("fp32", "bf16"):
-            out = self.run_verb("score", "--perplexity", text, "--quiet", "--cpu-compute", compute).stdout
-            losses.append(float(out.split()[1]))
-        self.assertLess(abs(losses[1] / losses[0] - 1.0), 0.005, losses)
+        self.assertLess(abs(self.perplexity(*BF16) / self.perplexity() - 1.0), 0.005)
 
     def test_a_run_goes_on_only_with_what_it_began_with(self):
-        source = harness.write_jsonl(self.folder / "in.jsonl", REQUESTS)
-        words = ["--input", source, "--output", "out.jsonl", "--quiet"]
-        self.run_verb("generate", *words, *BF16)
-        result = self.run_verb("generate", *words, "--resume", status=51)
-        self.assertIn(b"not known as the output of this run", result.stderr)
-        self.run_verb("generate", *words, "--resume", *BF16)
+        self.no_resume_without(BF16)
+
+
+class Int8(Arithmetic):
+    def test_the_same_bytes_for_every_placement_and_others_than_in_fp32(self):
+        model = placement_test.SMALL_MODELS[0]
+        for bits in (8, 4):
+            coded = ["--weight-bits", bits]
+            expected, report = self.generate(model, [*placements.BF16[0], *coded, *INT8])
+            self.assertIn(report["machine"]["isa"], ("amx_int8", "avx512_int8", "avx512_vnni_int8"))
+            self.assertNotEqual(expected, self.generate(model, [*placements.BF16[0], *coded])[0])
+            for flags in placements.BF16[1:]:
+                with self.subTest(bits=bits, flags=flags):
+                    self.assertEqual(self.generate(model, [*flags, *coded, *INT8])[0], expected)
+
+    def test_quality_is_that_of_fp32_within_half_a_percent(self):
+        for bits in (8, 4):
+            with self.subTest(bits=bits):
+                coded = ["--weight-bits", bits]
+                self.assertLess(abs(self.perplexity(*coded, *INT8) / self.perplexity(*coded) - 1.0), 0.005)
+
+    def test_a_run_goes_on_only_with_what_it_began_with(self):
+        self.no_resume_without(INT8, ["--weight-bits", 8])
+
+    def test_weights_of_16_bits_are_refused(self):
+        for verb in (["plan"], ["score", "--perplexity", HELD_OUT]):
+            line = self.refusal(2, *verb, *INT8)
+            self.assertIn("--cpu-compute int8 is for products with codes, and this run has none; give --weight-bits 8 or 4", line)
+
+
+# Whether this machine can compute so.
+def can(flags):
+    probe = harness.run(harness.VerbTest.binary, ["plan", "--model", "opt-125m", "--weight-bits", 8, *flags])
+    return b"needs a processor with" not in probe.stderr
 
 
 def main():
     harness.VerbTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
-    probe = harness.run(harness.VerbTest.binary, ["plan", "--model", "opt-125m", "--cpu-compute", "bf16"])
-    if b"needs a processor with AMX" in probe.stderr:
-        print("bf16 on the CPU is not tested: this machine has neither AMX nor AVX512-BF16")
-        unittest.main(argv=[sys.argv[0], "Refusals", *sys.argv[1:]], exit=False)
-        sys.exit(77)
-    unittest.main()
+    arithmetics = [name for name, flags in (("Bf16", BF16), ("Int8", INT8)) if can(flags)]
+    print(f"this machine can compute in: {', '.join(arithmetics) or 'fp32 only'}")
+    words = sys.argv[1:] or ["Refusals", *arithmetics]
+    result = unittest.main(argv=[sys.argv[0], *words], exit=False).result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(0 if arithmetics else 77)
 
 
 if __name__ == "__main__":

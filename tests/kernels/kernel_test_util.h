@@ -97,6 +97,20 @@ inline std::string IsaParamName(const testing::TestParamInfo<Isa>& info) {
   return std::string(IsaName(info.param));
 }
 
+// Instruction sets whose products are tested: those of this machine or, where tiles are memory, the
+// ones with tiles.
+#if defined(SPILLWAY_SOFT_TILES)
+inline constexpr bool kTilesAreMemory = true;
+#else
+inline constexpr bool kTilesAreMemory = false;
+#endif
+inline std::vector<Isa> ProductIsas(CpuCompute compute) {
+  if (!kTilesAreMemory) return SupportedIsas(compute);
+  if (SupportedIsas(CpuCompute::kBf16).empty()) return {};  // the files use its instructions
+  if (compute == CpuCompute::kInt8) return {Isa::kAmxInt8};
+  return {compute == CpuCompute::kBf16 ? Isa::kAmxBf16 : Isa::kAmx};
+}
+
 // Supported instruction sets that attention has forms for; a higher one takes that of kAvx512.
 inline std::vector<Isa> AttentionIsas() {
   std::vector<Isa> isas = SupportedIsas();

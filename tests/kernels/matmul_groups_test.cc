@@ -15,13 +15,13 @@ struct GroupX {
   std::vector<int64_t> integers;
   float scale = 0;
 
-  GroupX(const float* x, int64_t n) {
+  GroupX(const float* x, int64_t n, float levels) {
     float largest = 0;
     for (int64_t k = 0; k < n; ++k) largest = std::max(largest, std::abs(x[k]));
-    const float inverse = largest >= 0x1p-100F ? 32639.0F / largest : 0.0F;
+    const float inverse = largest >= 0x1p-100F ? levels / largest : 0.0F;
     for (int64_t k = 0; k < n; ++k) integers.push_back(std::lrint(x[k] * inverse));
     integers.resize(64, 0);
-    scale = largest * (1.0F / 32639.0F);
+    scale = largest * (1.0F / levels);
   }
 };
 
@@ -100,14 +100,14 @@ struct Group {
   std::vector<std::byte> bytes_;
 };
 
-float SumOfGroups(const MatmulCall& call, int64_t row, int64_t out) {
+float SumOfGroups(const MatmulCall& call, int64_t row, int64_t out, float levels) {
   const DType dtype = call.piece.weight_dtype;
   const std::byte* weight =
       static_cast<const std::byte*>(call.piece.weight) + out * RowBytes(dtype, call.shape.in);
   float y = 0;
   for (int64_t k = 0; k < call.shape.in; k += 64, weight += GroupBytes(dtype)) {
     const int64_t n = std::min<int64_t>(64, call.shape.in - k);
-    const GroupX x(call.args.x + row * call.args.x_stride + k, n);
+    const GroupX x(call.args.x + row * call.args.x_stride + k, n, levels);
     const Group group(weight, dtype);
     const std::size_t size = 64 / group.parts.size();
     for (std::size_t part = 0; part < group.parts.size(); ++part) {
@@ -130,7 +130,8 @@ class GroupsTest : public testing::TestWithParam<IsaAndDType> {};
 
 std::vector<IsaAndDType> EveryCaseOfCodes() {
   std::vector<IsaAndDType> cases;
-  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAmx}) {
+  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kVnniInt8, Isa::kAmx, Isa::kAmxInt8}) {
+    if (kTilesAreMemory && !HasTiles(isa)) continue;
     for (const DType dtype :
          {DType::kQ8, DType::kQ4, DType::kInt8, DType::kInt4, DType::kMxfp4, DType::kGgufQ8,
           DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
@@ -144,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(All, GroupsTest, testing::ValuesIn(EveryCaseOfCodes()),
 
 TEST_P(GroupsTest, GivesTheBitsOfItsDefinition) {
   const auto [isa, dtype] = GetParam();
-  const std::vector<Isa> isas = SupportedIsas();
+  const std::vector<Isa> isas = ProductIsas(ComputeOf(IsaName(isa)));
+  const float levels = RoundsToBytes(isa) ? 127.0F : 32639.0F;
   if (std::find(isas.begin(), isas.end(), isa) == isas.end())
     GTEST_SKIP() << "this machine has no " << IsaName(isa);
   uint32_t seed = 0;
@@ -162,7 +164,7 @@ TEST_P(GroupsTest, GivesTheBitsOfItsDefinition) {
     const std::vector<float> y = call.Run(isa);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t at = 0; at < out; ++at) {
-        ASSERT_EQ(y[static_cast<size_t>(row * out + at)], SumOfGroups(call, row, at))
+        ASSERT_EQ(y[static_cast<size_t>(row * out + at)], SumOfGroups(call, row, at, levels))
             << " rows " << rows << " in " << in << " at " << row << " " << at;
       }
     }

@@ -65,31 +65,35 @@ class MatmulTest : public testing::TestWithParam<IsaAndDType> {
   DType dtype() const { return GetParam().dtype; }
 
   // Rounding of AMX and VNNI beyond that of an FMA loop, root-mean-square, in units of ProductNorm:
-  // x has 17 bits, or 16 beside quantised weights (matmul_amx.cc, matmul_groups.h), or 8 as have
-  // the weights.
+  // x has 17 bits, or 16 or 8 beside quantised weights (matmul_amx.cc, matmul_groups.h), or 8 as
+  // have the weights.
   double UnitError() const {
     if (dtype() == DType::kFp8) return 0;
+    if (IsQuantised(dtype()) && RoundsToBytes(isa())) return 7e-3;
     if (IsQuantised(dtype())) return MultipliesCodes(isa()) ? 3e-5 : 0;
-    if (ComputeOf(IsaName(isa())) == CpuCompute::kBf16) return 2.5e-3;
+    if (RoundsToBf16(isa())) return 2.5e-3;
     return HasTiles(isa()) ? 4e-6 : 0;
   }
 };
 
 std::vector<IsaAndDType> EveryCase() {
-  std::vector<Isa> isas = SupportedIsas();
-  for (const Isa isa : SupportedBf16Isas()) isas.push_back(isa);
   std::vector<IsaAndDType> cases;
-  for (const Isa isa : isas) {
-    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
-                              DType::kInt8, DType::kInt4, DType::kFp8, DType::kGgufQ8,
-                              DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
-      // Tiles do not multiply groups of parts: the last instruction set shows it.
-      const bool has_own = dtype != DType::kFp8 && PartsOfGroup(dtype) == 1;
-      if (has_own || isa <= Isa::kAvx512Vnni || isa == isas.back()) cases.push_back({isa, dtype});
+  for (const CpuCompute compute : {CpuCompute::kFp32, CpuCompute::kBf16, CpuCompute::kInt8}) {
+    const std::vector<Isa> isas = ProductIsas(compute);
+    for (const Isa isa : isas) {
+      for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
+                                DType::kInt8, DType::kInt4, DType::kFp8, DType::kGgufQ8,
+                                DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
+        // Tiles do not multiply groups of parts: the last instruction set shows it.
+        const bool has_own = dtype != DType::kFp8 && PartsOfGroup(dtype) == 1;
+        if (has_own || isa <= Isa::kVnniInt8 || isa == isas.back()) cases.push_back({isa, dtype});
+      }
     }
   }
   return cases;
 }
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MatmulTest);
 
 INSTANTIATE_TEST_SUITE_P(All, MatmulTest, testing::ValuesIn(EveryCase()), ParamName);
 
@@ -348,7 +352,7 @@ TEST_P(MatmulTest, ExtremeWeights) {
   // Denormal halfs, the largest half, and x with all 24 bits. (AMX flushes products under 2^-126;
   // none is here. It drops 2^-17 of x and 2^-16 of a product.)
   float dropped = isa() == Isa::kAmx ? 0x1p-17F + 0x1p-16F : 0.0F;
-  if (ComputeOf(IsaName(isa())) == CpuCompute::kBf16) {
+  if (RoundsToBf16(isa())) {
     dropped = 0x1p-7F + 0x1p-16F;  // two roundings of up to 2^-8
   }
   for (const int64_t rows : {1, 20}) {
@@ -387,8 +391,9 @@ TEST_P(MatmulTest, ClampsKeepWhatIsNoNumber) {
 
 // The oracle on operands that are rounded: nothing else is lost.
 TEST(Bf16Test, RoundsXAndWeightsOnceAndNothingElse) {
-  if (SupportedBf16Isas().empty()) GTEST_SKIP() << "this machine has neither AMX nor AVX512-BF16";
-  for (const Isa isa : SupportedBf16Isas()) {
+  const std::vector<Isa> isas = ProductIsas(CpuCompute::kBf16);
+  if (isas.empty()) GTEST_SKIP() << "this machine has neither AMX nor AVX512-BF16";
+  for (const Isa isa : isas) {
     for (const DType dtype : {DType::kF16, DType::kBF16}) {
       for (const auto& [rows, in, out] :
            {Shape{1, 2100, 50}, Shape{3, 96, 7}, Shape{17, 100, 33}, Shape{70, 577, 21}}) {

@@ -37,6 +37,20 @@ TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
   EXPECT_EQ(policy.weight_frac[Tier::kCpu], 1.0);
 }
 
+// Experts are multiplied with rows of all batches, of which each gets a part.
+TEST(DefaultPolicyTest, TakesMoreBatchesWhereExpertsAreInPlace) {
+  const auto policy_of = [](const char* shape, int64_t num_requests) {
+    return DefaultPolicy(MakeModel(*BuiltInShape(shape)), MachineWith(int64_t{1} << 40),
+                         WorkOf(num_requests, {32, 32}), {}, kNeeds);
+  };
+  const Policy two_of_eight = policy_of("mixtral-8x7b", 1000);
+  EXPECT_EQ(two_of_eight.gpu_batch_size, 64);
+  EXPECT_EQ(two_of_eight.num_gpu_batches, 4);
+  EXPECT_EQ(policy_of("qwen3-30b-a3b", 1000).num_gpu_batches, 8);  // a sixteenth each
+  EXPECT_EQ(policy_of("qwen3-30b-a3b", 100).num_gpu_batches, 2);
+  EXPECT_EQ(policy_of("opt-6.7b", 1000).num_gpu_batches, 1);
+}
+
 TEST(DefaultPolicyTest, TakesLongChunksWhereAGpuHasRoom) {
   const Model model = MakeModel(*BuiltInShape("opt-125m"));
   const auto chunk_with = [&](int64_t gpu_bytes, const GivenPolicy& given) {
