@@ -86,7 +86,8 @@ std::vector<IsaAndDType> EveryCase() {
                                 DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
         // Tiles do not multiply groups of parts: the last instruction set shows it.
         const bool has_own = dtype != DType::kFp8 && PartsOfGroup(dtype) == 1;
-        if (has_own || isa <= Isa::kVnniInt8 || isa == isas.back()) cases.push_back({isa, dtype});
+        const bool shows = !kTilesAreMemory && isa == isas.back();
+        if (has_own || isa <= Isa::kVnniInt8 || shows) cases.push_back({isa, dtype});
       }
     }
   }
