@@ -78,11 +78,14 @@ class ResumeTest(harness.VerbTest):
     def start_words(self, words):
         return self.background([BINARY, *words])
 
+    def committed(self):
+        """How many lines, the first ones of the output, the journal says to be whole."""
+        records = [line[17:] for line in text_of(self.journal).split("\n")[1:-1]]
+        return json.loads(records[-1])["lines"] if records else 0
+
     def kept(self):
         """Numbers of the lines that a resumed run need not compute; whole records only."""
-        records = [line[17:] for line in text_of(self.journal).split("\n")[1:-1]]
-        kept = set(range(1, 1 + (json.loads(records[-1])["lines"] if records else 0)))
-        return kept | {int(line.split(" ", 2)[1]) for line in text_of(self.ahead).split("\n")[1:-1]}
+        return set(range(1, 1 + self.committed())) | {int(line.split(" ", 2)[1]) for line in text_of(self.ahead).split("\n")[1:-1]}
 
     def interrupt(self, number=signal.SIGKILL, after_lines=4):
         """A run that got the signal once it had written some lines."""
@@ -458,7 +461,7 @@ class Inspection(ResumeTest):
 
     def test_an_interrupted_run_tells_the_command_that_goes_on(self):
         words = self.words(self.output, "--temperature", "0.5", "--stop", "it's $5", "--overwrite")
-        run = self.interrupt_when(lambda: len(self.kept()) >= 4, words, signal.SIGTERM)
+        run = self.interrupt_when(lambda: self.committed() >= 4, words, signal.SIGTERM)
         self.assertEqual(run.returncode, 75)
         kept = self.kept()
         for path in (self.part, self.journal, self.ahead):
