@@ -3,8 +3,8 @@
 
 namespace spillway {
 
-// What inputs of products are rounded to: nothing; both sides to bf16 where weights have 16 bits; so
-// where the processor multiplies bf16, and activations that meet codes to 8 bits.
+// What inputs of products are rounded to: nothing; both sides to bf16 where weights have 16 bits;
+// activations that meet codes to 8 bits, and on AMX the others as for kBf16.
 enum class CpuCompute { kFp32, kBf16, kInt8 };
 
 // As --cpu-compute names it.

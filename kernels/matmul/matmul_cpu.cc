@@ -154,10 +154,10 @@ Isa FormFor(DType weight_dtype, Isa isa) {
   return PartsOfGroup(weight_dtype) > 1 ? PartsForm(isa) : isa;
 }
 
-// The instruction set without roundings of 16-bit weights and what meets them to bf16.
+// The instruction set without roundings that were asked for.
 Isa Fp32Form(Isa isa) {
-  if (!RoundsToBf16(isa)) return isa;
-  return HasTiles(isa) ? Isa::kAmx : Isa::kAvx512Vnni;
+  if (HasTiles(isa)) return Isa::kAmx;
+  return std::min(isa, Isa::kAvx512Vnni);
 }
 
 // Computes the pieces with weights of `dtype`. x is packed for one type; calls that mix types pack
@@ -216,7 +216,8 @@ int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, 
   const auto bytes = [&](Isa of) {
     return PackedBytes(max_rows, max_in, of) + num_threads * ScratchBytes(of);
   };
-  return std::max({bytes(isa), bytes(Fp32Form(isa)), bytes(PartsForm(isa))});
+  const Isa fp32 = Fp32Form(isa);
+  return std::max({bytes(isa), bytes(fp32), bytes(PartsForm(isa)), bytes(PartsForm(fp32))});
 }
 
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {

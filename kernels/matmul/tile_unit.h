@@ -31,7 +31,14 @@ struct SoftTiles {
 };
 thread_local SoftTiles soft_tiles;
 
+// Stops where the unit would fault.
+inline void Require(bool holds) {
+  if (!holds) __builtin_trap();
+}
+
 inline void SetTiles(const TileConfig& config) {
+  for (int tile = 0; tile < 8; ++tile)
+    Require(config.rows[tile] <= 16 && config.column_bytes[tile] <= 64);
   soft_tiles.config = config;
   std::memset(soft_tiles.tiles, 0, sizeof(soft_tiles.tiles));
 }
@@ -65,6 +72,9 @@ void StoreTile(void* base, int64_t stride) {
 template <int kSums, int kA, int kB, typename Sum, typename Add>
 void ForWords(Add add) {
   const TileConfig& config = soft_tiles.config;
+  Require(config.rows[kSums] == config.rows[kA]);
+  Require(config.column_bytes[kSums] == config.column_bytes[kB]);
+  Require(config.column_bytes[kA] / 4 == config.rows[kB]);
   for (int row = 0; row < config.rows[kSums]; ++row) {
     Sum sums[16];
     std::memcpy(sums, soft_tiles.tiles[kSums][row], sizeof(sums));

@@ -59,14 +59,15 @@ struct Planner {
   const GivenPolicy& given;
   const KernelNeeds& needs;
 
-  // Rows of a block whose weights stay in place: a second batch would save no transfer. Experts are
-  // multiplied with rows of all batches, and each is chosen by a part of them.
+  // Rows of a block whose weights stay in place: a second batch would save no transfer. But where
+  // all states are on the device, experts are multiplied with rows of all batches, and each is
+  // chosen by a part of them.
   int64_t RowsInPlace() const {
-    const int64_t rows = given.gpu_batch_size.value_or(kRowsThatPay);
+    if (given.gpu_batch_size) return *given.gpu_batch_size;
     const ExpertShape& experts = model.shape.experts;
-    if (experts.num == 0) return rows;
-    const int64_t each_paid = kRowsThatPay * DivideUp(experts.num, experts.top_k);
-    return std::max(rows, std::min(kRowsOfASpilledBlock, each_paid));
+    const bool gathers = !given.placement || given.placement->activations[machine.device] == 1.0;
+    if (experts.num == 0 || !gathers) return kRowsThatPay;
+    return std::min(kRowsOfASpilledBlock, kRowsThatPay * DivideUp(experts.num, experts.top_k));
   }
 
   Plan PlanOf(const Policy& policy) const { return LayOut(model, machine, work, policy, needs); }

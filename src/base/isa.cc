@@ -19,7 +19,7 @@ namespace {
 
 constexpr Isa kFp32Isas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx};
 constexpr Isa kBf16Isas[] = {Isa::kAvx512Bf16, Isa::kAmxBf16};
-constexpr Isa kInt8Isas[] = {Isa::kVnniInt8, Isa::kAvx512Int8, Isa::kAmxInt8};
+constexpr Isa kInt8Isas[] = {Isa::kVnniInt8, Isa::kAmxInt8};
 
 std::span<const Isa> IsasOf(CpuCompute compute) {
   if (compute == CpuCompute::kInt8) return kInt8Isas;
@@ -68,7 +68,6 @@ bool Supported(Isa isa) {
     case Isa::kVnniInt8:
       return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
-    case Isa::kAvx512Int8:
       return Supported(Isa::kAvx512Vnni) && __builtin_cpu_supports("avx512bf16");
     case Isa::kAmx:
     case Isa::kAmxBf16:
@@ -109,8 +108,6 @@ std::string_view IsaName(Isa isa) {
       return "avx512_vnni_int8";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
-    case Isa::kAvx512Int8:
-      return "avx512_int8";
     case Isa::kAmx:
       return "amx";
     case Isa::kAmxBf16:
@@ -146,9 +143,8 @@ Isa BestIsa(CpuCompute compute) {
   if (compute == CpuCompute::kFp32) return best;
   const bool int8 = compute == CpuCompute::kInt8;
   if (best == Isa::kAmx) return int8 ? Isa::kAmxInt8 : Isa::kAmxBf16;
-  if (best == Isa::kAvx512Vnni && Supported(Isa::kAvx512Bf16))
-    return int8 ? Isa::kAvx512Int8 : Isa::kAvx512Bf16;
   if (best == Isa::kAvx512Vnni && int8) return Isa::kVnniInt8;
+  if (best == Isa::kAvx512Vnni && Supported(Isa::kAvx512Bf16)) return Isa::kAvx512Bf16;
   throw Error(ErrorCode::kFlag,
               std::string("--cpu-compute ") + CpuComputeName(compute) +
                   " needs a processor with AMX or " + (int8 ? "AVX-512 VNNI" : "AVX512-BF16") +

@@ -12,8 +12,8 @@ namespace spillway::kernels {
 // use). kAvx512Vnni differs from kAvx512 in quantised weights only. Only by request:
 // kAvx512Bf16 and kAmxBf16 are kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded
 // to bf16: two products an operation where fp32 has one, and a third of AMX's products for fp16
-// weights. kVnniInt8, kAvx512Int8 and kAmxInt8 are kAvx512Vnni, kAvx512Bf16 and kAmxBf16 with what
-// meets codes rounded to 8 bits in place of 16: half of the products.
+// weights. kVnniInt8 and kAmxInt8 are kAvx512Vnni and kAmxBf16 with what meets codes rounded to 8
+// bits in place of 16: half of the products.
 enum class Isa {
   kPortable,
   kAvx2,
@@ -21,19 +21,14 @@ enum class Isa {
   kAvx512Vnni,
   kVnniInt8,
   kAvx512Bf16,
-  kAvx512Int8,
   kAmx,
   kAmxBf16,
   kAmxInt8
 };
 
 constexpr bool HasTiles(Isa isa) { return isa >= Isa::kAmx; }
-constexpr bool RoundsToBytes(Isa isa) {
-  return isa == Isa::kVnniInt8 || isa == Isa::kAvx512Int8 || isa == Isa::kAmxInt8;
-}
-constexpr bool RoundsToBf16(Isa isa) {
-  return isa == Isa::kAvx512Bf16 || isa == Isa::kAvx512Int8 || isa >= Isa::kAmxBf16;
-}
+constexpr bool RoundsToBytes(Isa isa) { return isa == Isa::kVnniInt8 || isa == Isa::kAmxInt8; }
+constexpr bool RoundsToBf16(Isa isa) { return isa == Isa::kAvx512Bf16 || isa >= Isa::kAmxBf16; }
 // Multiplies the codes of quantised weights as they are (matmul_groups.h); others dequantise them.
 constexpr bool MultipliesCodes(Isa isa) { return isa >= Isa::kAvx512Vnni; }
 

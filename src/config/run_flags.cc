@@ -81,7 +81,7 @@ Flag CpuComputeFlag() {
   return Value(
       "cpu-compute", "fp32|bf16|int8",
       "what inputs of products on the CPU are rounded to, faster and less exact: fp32, "
-      "not at all; bf16, beside 16-bit weights; int8, beside codes too (fp32)",
+      "not at all; bf16, beside 16-bit weights; int8, beside codes, which the run must have (fp32)",
       [](Config& config, const std::string& text) {
         for (const CpuCompute compute : {CpuCompute::kFp32, CpuCompute::kBf16, CpuCompute::kInt8}) {
           if (text != CpuComputeName(compute)) continue;

@@ -173,7 +173,8 @@ std::string PredictedLine(const Plan& plan, const std::optional<Prediction>& pre
   if (KnowsRates(plan.machine)) return "";
   return TableLine("predicted",
                    "nothing, as the machine's rates are not known: spillway profile "
-                   "measures them, and policies are searched for then");
+                   "measures them (with --cpu-compute, where the run has it), and policies are "
+                   "searched for then");
 }
 
 std::string PhaseLine(int64_t num_tokens, double seconds) {

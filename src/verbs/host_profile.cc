@@ -24,7 +24,7 @@ namespace {
 
 // Arithmetic that a thread, and a GPU, do at most: more than was measured of any
 // (docs/measurements.md).
-constexpr double kMostThreadFlops = 4e11;
+constexpr double kMostThreadFlops = 1e12;
 constexpr double kMostGpuFlops = 1e15;
 
 // A job is worth a quick profile, of 20 s, from here on.

@@ -18,6 +18,7 @@
 #include "src/report/progress.h"
 #include "src/store/make_store.h"
 #include "src/store/store.h"
+#include "src/verbs/policy_for.h"
 
 namespace spillway {
 namespace {
@@ -110,25 +111,27 @@ void WarnOfHostFlags(const Config& config, const Device& device) {
     PrintWarning("--gpu-memory: no GPU computes here, and there is nothing to cap");
 }
 
-bool MayMultiplyCodes(const Config& config, const Model& model) {
-  const auto has_codes = [](const TensorSpec& tensor) {
+bool MultipliesCodes(const Model& model) {
+  const auto is_code = [](const TensorSpec& tensor) {
     return IsQuantised(tensor.dtype) && tensor.dtype != DType::kFp8;
   };
-  return config.allow_4bit || std::ranges::any_of(model.layers, [&](const LayerSpec& layer) {
-           return std::ranges::any_of(layer.tensors, has_codes);
-         });
+  return std::ranges::any_of(model.layers, [&](const LayerSpec& layer) {
+    return std::ranges::any_of(layer.tensors, is_code);
+  });
 }
 
-void CheckCpuCompute(const Config& config, const OpenedModel& model) {
-  if (config.cpu_compute != CpuCompute::kInt8 || MayMultiplyCodes(config, model)) return;
+// Products in int8, which flags ask for or whose rates a file has, want codes.
+void CheckCpuCompute(CpuCompute compute, const Config& config, const Model& model) {
+  if (compute != CpuCompute::kInt8 || MultipliesCodes(model)) return;
+  if (VariesWeights(config, model.shape)) return;
   throw Error(ErrorCode::kFlag,
-              "--cpu-compute int8 is for products with codes, and this run has none; give "
-              "--weight-bits 8 or 4, or --cpu-compute bf16");
+              fmt::format("--cpu-compute int8{} is for products with codes of integers or of 4 "
+                          "bits, and this run has none; leave it out, or give --weight-bits 8 or 4",
+                          config.cpu_compute == compute ? "" : ", whose rates --machine has,"));
 }
 
 // This host, what an earlier `profile` measured of it, and its caps.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
-  CheckCpuCompute(config, model);
   WarnOfHostFlags(config, device);
   Machine machine = HostMachine(config, device);
   const ProfileKey key = MakeProfileKey(machine, OffloadDisk(config));
@@ -162,6 +165,8 @@ Machine HostMachine(const Config& config, const Device& device) {
 
 Machine MachineFor(const Config& config, const OpenedModel& model, const Device& device) {
   const bool foreign = config.machine && PlansOnly(config.verb);
+  const CpuCompute compute = foreign ? kernels::ComputeOf(config.machine->isa) : config.cpu_compute;
+  CheckCpuCompute(compute, config, model);
   return foreign ? ForeignMachine(config) : ProbeMachine(config, model, device);
 }
 
@@ -178,8 +183,9 @@ KernelNeeds NeedsFor(const Machine& machine, const Device& device) {
 void RequireRates(const Machine& machine) {
   if (KnowsRates(machine)) return;
   throw Error(ErrorCode::kMachine,
-              "the machine's rates are not known; run spillway profile with the same --device and "
-              "--offload-dir, or give --machine FILE: one that profile wrote, or one of "
+              "the machine's rates are not known; run spillway profile with the same --device, "
+              "--offload-dir, --threads and --cpu-compute, or give --machine FILE: one that "
+              "profile wrote, or one of "
               "examples/machines (of data sheets: t4, a100-80, rtx-4090, h200)");
 }
 

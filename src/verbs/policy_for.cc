@@ -10,6 +10,7 @@
 #include "policies/cost/cost_model.h"
 #include "policies/search/default_policy.h"
 #include "spillway/error.h"
+#include "src/base/isa.h"  // ComputeOf
 #include "src/simulate/simulate.h"
 #include "src/verbs/prediction_for.h"  // OverlapOf
 
@@ -139,17 +140,18 @@ std::vector<CalibratedKv> WithinLoss(const Config& config, const ModelShape& sha
   return within;
 }
 
-// --allow-4bit varies what is not given. A quantised store is of its own bits.
-std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& shape) {
-  const std::vector<int> all(kStoredBits.begin(), kStoredBits.end());
+// --allow-4bit varies what is not given. Products in int8 want codes.
+std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& shape,
+                                        CpuCompute compute) {
+  std::vector<int> all(kStoredBits.begin(), kStoredBits.end());
+  if (compute == CpuCompute::kInt8) std::erase(all, 16);
   std::vector<KvBits> all_kv;
   // Else keys of 4 bits are refused.
   const bool any_keys = !config.kv.rolls && (shape.rope.dims == 0 || CanTurnHeads(shape));
   std::ranges::copy_if(kStoredKvBits, std::back_inserter(all_kv),
                        [&](KvBits bits) { return any_keys || bits.key > 4; });
-  const bool vary_weights = config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&
-                            !HoldsPublishedCodes(shape) && !config.allow_nonfinite_weights;
-  const std::vector<int> weights = vary_weights ? all : std::vector<int>{shape.weight_bits};
+  const std::vector<int> weights =
+      VariesWeights(config, shape) ? all : std::vector<int>{shape.weight_bits};
   if (!config.calibration.empty()) return CalibratedChoices(weights, WithinLoss(config, shape));
   const bool vary_kv = config.allow_4bit && !config.kv_bits && !config.kv_dtype;
   return StorageChoices(weights,
@@ -158,6 +160,12 @@ std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& 
 }
 
 }  // namespace
+
+// A quantised store is of its own bits.
+bool VariesWeights(const Config& config, const ModelShape& shape) {
+  return config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&
+         !HoldsPublishedCodes(shape) && !config.allow_nonfinite_weights;
+}
 
 bool IsEndless(const Config& config) {
   return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
@@ -171,8 +179,9 @@ SearchResult SearchFor(const Config& config, const Model& model, const Machine& 
     options.max_cells = kCellsOfACandidate;
     return Simulate(plan, of_plan, options).prediction;
   };
-  return SearchPolicies({model, machine, work, PolicyGivenBy(config, model.shape, machine), needs,
-                         predict, StorageToTry(config, model.shape), IsEndless(config)});
+  return SearchPolicies(
+      {model, machine, work, PolicyGivenBy(config, model.shape, machine), needs, predict,
+       StorageToTry(config, model.shape, kernels::ComputeOf(machine.isa)), IsEndless(config)});
 }
 
 Policy PolicyFor(const Config& config, const Model& model, const Machine& machine,

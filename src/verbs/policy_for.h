@@ -22,6 +22,9 @@ Policy PolicyFor(const Config& config, const Model& model, const Machine& machin
 // Lengths without a number of requests: as many as a policy takes at a time.
 bool IsEndless(const Config& config);
 
+// Whether a search holds the weights in fewer bits too (--allow-4bit).
+bool VariesWeights(const Config& config, const ModelShape& shape);
+
 // All that the search for that policy finds.
 // Requires: KnowsRates(machine). Throws: as PolicyFor.
 SearchResult SearchFor(const Config& config, const Model& model, const Machine& machine,

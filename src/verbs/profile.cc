@@ -46,9 +46,12 @@ std::string Meaning(Config config, const Machine& machine, const Device& device)
   config.gen_len = 128;
   config.num_requests = 1024;
   std::string text = fmt::format(
-      "  {:<20}1,024 prompts of 512 tokens, 128 new ones, all KV kept:\n", "what that comes to");
+      "  {:<20}1,024 prompts of 512 tokens, 128 new ones, all KV kept{}:\n", "what that comes to",
+      config.cpu_compute == CpuCompute::kInt8 ? ", weights of 8 bits" : "");
   for (const std::string_view name : std::array{"llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b"}) {
-    const Model model = MakeModel(BuiltInShape(name).value());
+    ModelShape shape = BuiltInShape(name).value();
+    if (config.cpu_compute == CpuCompute::kInt8) shape.weight_bits = 8;
+    const Model model = MakeModel(std::move(shape));
     const SearchResult result = SearchFor(
         config, model, machine, SyntheticWork(config, model.shape), NeedsFor(machine, device));
     if (!result.feasible()) {
@@ -74,7 +77,11 @@ std::string Cache(const Config& config, const Machine& machine) {
     return "";
   }
   if (path.empty()) return "";
-  return fmt::format("  {:<20}{}, used by later runs\n", "cached", Printable(path.string(), 200));
+  return fmt::format(
+      "  {:<20}{}, used by later runs{}\n", "cached", Printable(path.string(), 200),
+      config.cpu_compute == CpuCompute::kFp32
+          ? ""
+          : fmt::format(" with --cpu-compute {}", CpuComputeName(config.cpu_compute)));
 }
 
 }  // namespace

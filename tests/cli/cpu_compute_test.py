@@ -4,6 +4,7 @@ every placement; refused where they cannot be. Standard library only. Exit statu
   python3 cpu_compute_test.py path/to/spillway [unittest arguments]
 """
 
+import json
 import pathlib
 import sys
 import unittest
@@ -80,7 +81,7 @@ class Int8(Arithmetic):
         for bits in (8, 4):
             coded = ["--weight-bits", bits]
             expected, report = self.generate(model, [*placements.BF16[0], *coded, *INT8])
-            self.assertIn(report["machine"]["isa"], ("amx_int8", "avx512_int8", "avx512_vnni_int8"))
+            self.assertIn(report["machine"]["isa"], ("amx_int8", "avx512_vnni_int8"))
             self.assertNotEqual(expected, self.generate(model, [*placements.BF16[0], *coded])[0])
             for flags in placements.BF16[1:]:
                 with self.subTest(bits=bits, flags=flags):
@@ -98,7 +99,19 @@ class Int8(Arithmetic):
     def test_weights_of_16_bits_are_refused(self):
         for verb in (["plan"], ["score", "--perplexity", HELD_OUT]):
             line = self.refusal(2, *verb, *INT8)
-            self.assertIn("--cpu-compute int8 is for products with codes, and this run has none; give --weight-bits 8 or 4", line)
+            self.assertIn("and this run has none; leave it out, or give --weight-bits 8 or 4", line)
+
+    def test_rates_of_a_file_are_for_codes_too(self):
+        machine = json.loads((harness.REPOSITORY / "examples" / "machines" / "xeon-2-cores.json").read_text())
+        file = self.folder / "machine.json"
+        file.write_text(json.dumps(machine | {"isa": "avx512_vnni_int8"}))
+        self.assertIn("whose rates --machine has", self.refusal(2, "plan", "--model", "opt-125m", "--machine", file))
+        self.run_verb("plan", "--model", "opt-125m", "--weight-bits", 8, "--machine", file)
+        words = ["search", "--model", "opt-125m", "--machine", file, "--allow-4bit"]
+        self.assertIn("this run has none", self.refusal(2, *words, "--weight-bits", 16))
+        policy = self.folder / "policy.json"
+        self.run_verb(*words, "--output", policy)
+        self.assertIn(json.loads(policy.read_text())["weight_bits"], (8, 4))
 
 
 # Whether this machine can compute so.
@@ -111,8 +124,8 @@ def main():
     harness.VerbTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
     arithmetics = [name for name, flags in (("Bf16", BF16), ("Int8", INT8)) if can(flags)]
     print(f"this machine can compute in: {', '.join(arithmetics) or 'fp32 only'}")
-    words = sys.argv[1:] or ["Refusals", *arithmetics]
-    result = unittest.main(argv=[sys.argv[0], *words], exit=False).result
+    names = [] if any(not word.startswith("-") for word in sys.argv[1:]) else ["Refusals", *arithmetics]
+    result = unittest.main(argv=[*sys.argv, *names], exit=False).result
     if not result.wasSuccessful():
         sys.exit(1)
     sys.exit(0 if arithmetics else 77)

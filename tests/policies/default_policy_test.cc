@@ -39,9 +39,11 @@ TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
 
 // Experts are multiplied with rows of all batches, of which each gets a part.
 TEST(DefaultPolicyTest, TakesMoreBatchesWhereExpertsAreInPlace) {
-  const auto policy_of = [](const char* shape, int64_t num_requests) {
-    return DefaultPolicy(MakeModel(*BuiltInShape(shape)), MachineWith(int64_t{1} << 40),
-                         WorkOf(num_requests, {32, 32}), {}, kNeeds);
+  GivenPolicy given;
+  const auto policy_of = [&given](const char* shape, int64_t num_requests) {
+    return DefaultPolicy(MakeModel(*BuiltInShape(shape)),
+                         MachineWith(int64_t{1} << 40, int64_t{1} << 40),
+                         WorkOf(num_requests, {32, 32}), given, kNeeds);
   };
   const Policy two_of_eight = policy_of("mixtral-8x7b", 1000);
   EXPECT_EQ(two_of_eight.gpu_batch_size, 64);
@@ -49,6 +51,11 @@ TEST(DefaultPolicyTest, TakesMoreBatchesWhereExpertsAreInPlace) {
   EXPECT_EQ(policy_of("qwen3-30b-a3b", 1000).num_gpu_batches, 8);  // a sixteenth each
   EXPECT_EQ(policy_of("qwen3-30b-a3b", 100).num_gpu_batches, 2);
   EXPECT_EQ(policy_of("opt-6.7b", 1000).num_gpu_batches, 1);
+  given.placement = Placement{AllOn(Tier::kCpu), AllOn(Tier::kCpu), AllOn(Tier::kDisk)};
+  EXPECT_EQ(policy_of("mixtral-8x7b", 1000).num_gpu_batches, 1);  // states are gathered by batches
+  given.placement.reset();
+  given.gpu_batch_size = 4;
+  EXPECT_EQ(policy_of("mixtral-8x7b", 1000).num_gpu_batches, 1);
 }
 
 TEST(DefaultPolicyTest, TakesLongChunksWhereAGpuHasRoom) {
