@@ -21,11 +21,11 @@ struct KvBlockRange {
 // Calls `visit` with each range of neighbouring blocks in which slots lie that `slots_of` names of
 // each run's keep. Blocks on disk may hold the end of one run and the begin of the next.
 template <typename SlotsOf, typename Visit>
-void ForEachKvBlockRange(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens,
-                         SlotsOf slots_of, Visit visit) {
+void ForEachKvBlockRange(const Plan& plan, Tier tier, const KvRowAt& row, SlotsOf slots_of,
+                         Visit visit) {
   const int64_t align = plan.slot_align[tier];
   KvBlockRange blocks;
-  ForEachKvRun(plan, kv_class, row_tokens, [&](const KvRunPlace& at) {
+  ForEachKvRun(plan, row, [&](const KvRunPlace& at) {
     const SlotRange slots = slots_of(at.keep);
     if (slots.begin == slots.end) return;
     const KvBlockRange next = {(at.slot_begin + slots.begin) / align,

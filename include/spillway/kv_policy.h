@@ -116,6 +116,21 @@ struct KvHeadAt {
 // row's budget depends on nothing but the row.
 KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens);
 
+// Where a row keeps another share of its tokens than its policy says, to learn what that costs: in
+// one KV head of a decoder layer, or in all of them.
+struct KvLess {
+  int64_t decoder_layer = -1;  // -1: nowhere
+  int64_t kv_head = -1;        // -1: all
+  double kept_frac = 1.0;
+
+  constexpr bool IsAt(const KvHeadAt& at) const {
+    return decoder_layer == at.decoder_layer && (kv_head < 0 || kv_head == at.kv_head);
+  }
+};
+
+// Keep of such a row there.
+KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens, const KvLess& less);
+
 // Tokens that such a row keeps where it keeps most, but for windows of the model.
 int64_t MostKept(const KvPolicy& policy, int64_t row_tokens);
 

@@ -319,13 +319,24 @@ struct KvRunPlace {
   KvKeep keep;
 };
 
-// Calls `visit` with each run of a row in the decoder layers of a class, in their order.
+// A row in a decoder layer, or in any of a class.
+struct KvRowAt {
+  int64_t kv_class = 0;
+  int64_t row_tokens = 0;      // prompt + max new tokens
+  int64_t decoder_layer = -1;  // -1: any of the class; the row keeps less nowhere
+  KvLess less = {};            // than the policy says; no more
+};
+
+// Calls `visit` with each run of a row, in their order. Slots are those of the policy, whatever
+// less the row keeps.
 template <typename F>
-void ForEachKvRun(const Plan& plan, int64_t kv_class, int64_t row_tokens, F visit) {
+void ForEachKvRun(const Plan& plan, const KvRowAt& row, F visit) {
   KvRunPlace place;
   for (; place.run < plan.KvRuns(); ++place.run) {
-    place.keep = plan.RunKeep(kv_class, place.run, row_tokens);
-    place.num_slots = plan.SlotsOf(place.keep, row_tokens);
+    place.keep = plan.RunKeep(row.kv_class, place.run, row.row_tokens);
+    place.num_slots = plan.SlotsOf(place.keep, row.row_tokens);
+    if (row.less.decoder_layer >= 0)
+      place.keep = KeepOf(plan.kept, {row.decoder_layer, place.run}, row.row_tokens, row.less);
     visit(place);
     place.slot_begin += place.num_slots;
   }

@@ -17,7 +17,7 @@ LoggedRows Logged(const RowGroup& rows, int64_t kv_class, const KvLoad& load) {
 template <typename F>
 int64_t SlotsMoved(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens, F slots_of) {
   int64_t blocks = 0;
-  ForEachKvBlockRange(plan, tier, kv_class, row_tokens, slots_of,
+  ForEachKvBlockRange(plan, tier, {kv_class, row_tokens}, slots_of,
                       [&](const KvBlockRange& range) { blocks += range.end - range.begin; });
   return blocks * plan.slot_align[tier];
 }
@@ -32,7 +32,7 @@ void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load)
   load.loaded_slots +=
       rows.count * HeldSlots(plan, rows.kv_tier, kv_class, row_tokens, rows.num_past);
   load.stored_slots += rows.count * stored;
-  ForEachKvRun(plan, kv_class, row_tokens, [&](const KvRunPlace& run) {
+  ForEachKvRun(plan, {kv_class, row_tokens}, [&](const KvRunPlace& run) {
     load.new_slots += rows.count * run.keep.NumHeld(rows.NumStored());
     if (rows.num_past > 0)
       load.attended_slots += rows.count * (apart + run.keep.NumHeld(rows.num_past) + 1);

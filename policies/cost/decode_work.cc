@@ -49,7 +49,7 @@ double WeightsRead(const Plan& plan) {
 double AttendedSlots(const Plan& plan, int64_t decoder_layer, const RequestShape& row) {
   const int64_t kv_class = plan.kv_class_of[static_cast<std::size_t>(decoder_layer)];
   double attended = 0.0;
-  ForEachKvRun(plan, kv_class, row.slots(), [&](const KvRunPlace& run) {
+  ForEachKvRun(plan, {kv_class, row.slots()}, [&](const KvRunPlace& run) {
     for (int64_t past = row.prompt_tokens; past + 1 < row.slots(); ++past)
       attended += static_cast<double>(run.keep.NumHeld(past) + 1);
   });

@@ -30,8 +30,7 @@ const KvBudget& BudgetOf(const KvPolicy& policy, const KvHeadAt& at) {
   return policy.layer_budgets.empty() ? policy.budget : policy.layer_budgets.at(layer);
 }
 
-KvKeep BudgetKeep(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens) {
-  const KvBudget& budget = BudgetOf(policy, at);
+KvKeep BudgetKeep(const KvPolicy& policy, const KvBudget& budget, int64_t row_tokens) {
   const int64_t kept = budget.kept.Of(row_tokens);
   const bool window = policy.kind == KvPolicyKind::kWindow;
   KvKeep keep;
@@ -57,6 +56,15 @@ KvKeep WithinWindow(const KvKeep& keep, int64_t window) {
   return {0, keep.heavy, keep.recent, window};
 }
 
+KvKeep KeepBy(const KvPolicy& policy, const KvBudget& budget, int64_t decoder_layer,
+              int64_t row_tokens) {
+  if (!policy.evicts()) return {0, 0, row_tokens};
+  const KvKeep keep = BudgetKeep(policy, budget, row_tokens);
+  if (policy.layer_windows.empty()) return keep;
+  const int64_t window = policy.layer_windows[static_cast<std::size_t>(decoder_layer)];
+  return window == 0 || row_tokens <= window ? keep : WithinWindow(keep, window);
+}
+
 }  // namespace
 
 KvPolicy WithWindows(KvPolicy policy, std::vector<int64_t> layer_windows, int64_t longest_row) {
@@ -70,24 +78,23 @@ KvPolicy WithWindows(KvPolicy policy, std::vector<int64_t> layer_windows, int64_
 }
 
 KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens) {
-  if (!policy.evicts()) return {0, 0, row_tokens};
-  const KvKeep keep = BudgetKeep(policy, at, row_tokens);
-  if (policy.layer_windows.empty()) return keep;
-  const int64_t window = policy.layer_windows[static_cast<std::size_t>(at.decoder_layer)];
-  return window == 0 || row_tokens <= window ? keep : WithinWindow(keep, window);
+  return KeepBy(policy, BudgetOf(policy, at), at.decoder_layer, row_tokens);
+}
+
+KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens, const KvLess& less) {
+  if (!less.IsAt(at)) return KeepOf(policy, at, row_tokens);
+  return KeepBy(policy, {{less.kept_frac, 0}, {}, {}}, at.decoder_layer, row_tokens);
 }
 
 int64_t MostKept(const KvPolicy& policy, int64_t row_tokens) {
   if (policy.layer_budgets.empty() && policy.head_budgets.empty())
-    return BudgetKeep(policy, 0, row_tokens).slots();
+    return BudgetKeep(policy, policy.budget, row_tokens).slots();
   int64_t most = 0;
-  for (int64_t layer = 0; layer < std::ssize(policy.layer_budgets); ++layer)
-    most = std::max(most, BudgetKeep(policy, layer, row_tokens).slots());
-  for (int64_t layer = 0; layer < std::ssize(policy.head_budgets); ++layer) {
-    const auto heads = std::ssize(policy.head_budgets[static_cast<std::size_t>(layer)]);
-    for (int64_t head = 0; head < heads; ++head)
-      most = std::max(most, BudgetKeep(policy, {layer, head}, row_tokens).slots());
-  }
+  const auto take = [&](const KvBudget& budget) {
+    most = std::max(most, BudgetKeep(policy, budget, row_tokens).slots());
+  };
+  std::ranges::for_each(policy.layer_budgets, take);
+  for (const std::vector<KvBudget>& heads : policy.head_budgets) std::ranges::for_each(heads, take);
   return most;
 }
 

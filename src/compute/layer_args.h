@@ -126,7 +126,8 @@ class LayerArgs {
   kernels::KeyTurns Turns() const;
   template <typename F>
   void ForRuns(const RowInChunk& at, F visit) const {
-    ForEachKvRun(plan_, at.kv_class, at.slots.row_tokens, visit);
+    ForEachKvRun(plan_, {at.kv_class, at.slots.row_tokens, at.decoder_layer, at.row.kv_less},
+                 visit);
   }
   int64_t KvClassOf(const Cell& cell) const {
     return plan_.kv_class_of[static_cast<std::size_t>(cell.layer.decoder_layer)];

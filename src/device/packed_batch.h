@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "spillway/kv_place.h"
+#include "spillway/kv_policy.h"  // KvLess
 #include "spillway/model.h"  // TokenId
 #include "spillway/tier.h"
 
@@ -31,6 +32,7 @@ struct PackedRow {
   // Of a cache that rolls: the place by which a single token's query is turned, as many places as
   // the row keeps tokens where it keeps most; the row's own, as its bits are.
   int64_t newest_place = 0;
+  KvLess kv_less = {};  // than the policy keeps
 
   // Tokens whose K and V the pass stores, and those of which it finds them.
   int64_t num_stored() const { return num_shared + num_new; }

@@ -59,12 +59,13 @@ StagedLog KvLogMoves::LogOf(const Cell& cell, int64_t num_tokens) const {
 
 void KvLogMoves::AddRuns(const Cell& cell, const PackedBatch& batch, std::size_t index,
                          const LoggedRow& logged, KvLogWork& work) const {
-  const int64_t kv_class =
-      plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell.at))];
+  const int64_t decoder_layer = plan_.DecoderLayerOf(cell.at);
+  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(decoder_layer)];
   const KvPlace& place = batch.KvPlaceOf(index, kv_class);
   const int64_t heads = plan_.RunHeads();
   const int64_t token_bytes = KvSlotBytes(heads, plan_.shape.head_dim, plan_.policy.kv_bits);
-  ForEachKvRun(plan_, kv_class, place.row_tokens, [&](const KvRunPlace& at) {
+  const KvRowAt row = {kv_class, place.row_tokens, decoder_layer, batch.rows[index].kv_less};
+  ForEachKvRun(plan_, row, [&](const KvRunPlace& at) {
     LoggedRow run = logged;
     run.cache = {cell.kv + (place.slot_begin + at.slot_begin) * plan_.slot_bytes,
                  at.keep.NumHeld(logged.num_tokens), heads, plan_.shape.head_dim,

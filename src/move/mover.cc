@@ -125,9 +125,11 @@ void Mover::AddKvSlots(const Cursor& cell, const PackedBatch& batch, std::size_t
                        Direction direction, F slots_of) {
   const Tier tier = batch.rows[index].kv_tier;
   if (plan_.KvInPlace(tier)) return;
-  ForEachKvBlockRange(
-      plan_, tier, KvClassOf(cell), KvPlaceOf(cell, batch, index).row_tokens, slots_of,
-      [&](const KvBlockRange& blocks) { AddKvRuns(cell, batch, index, blocks, direction); });
+  const KvRowAt row = {KvClassOf(cell), KvPlaceOf(cell, batch, index).row_tokens,
+                       plan_.DecoderLayerOf(cell), batch.rows[index].kv_less};
+  ForEachKvBlockRange(plan_, tier, row, slots_of, [&](const KvBlockRange& blocks) {
+    AddKvRuns(cell, batch, index, blocks, direction);
+  });
 }
 
 void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t index,

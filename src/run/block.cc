@@ -72,7 +72,8 @@ void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared
   const RowPlaces& places = row.places;
   packed_.rows.push_back({places.kv_tier, row.num_past, num_new, offset, row.NumNewLogits(),
                           num_logits, row.NumDecoded(), places.log_place,
-                          ShapeOf(row.request).slots(), num_shared, shared.row, row.newest_place});
+                          ShapeOf(row.request).slots(), num_shared, shared.row, row.newest_place,
+                          row.request.kv_less});
   packed_.kv_places.insert(packed_.kv_places.end(), places.kv.begin(), places.kv.end());
   TokenRange& range = packed_.hidden[places.hidden_tier];
   if (range.size() == 0) range.begin = offset;

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "spillway/model.h"  // TokenId
+#include "spillway/kv_policy.h"  // KvLess
+#include "spillway/model.h"      // TokenId
 #include "spillway/sampling.h"
 #include "spillway/workload.h"  // RequestShape
 
@@ -35,6 +36,7 @@ struct Request {
   Sampling sampling;                         // of a scored text max_tokens only: how many are told
   std::shared_ptr<const ChoiceSet> choices;  // in place of the sampling's; null: any text
   std::optional<ScoredText> scored;
+  KvLess kv_less;       // than the run's policy keeps
   int64_t num_cut = 0;  // tokens that were left out of the prompt; of a scored text, of its context
   AnswerBody body = AnswerBody::kText;
   bool opens_reasoning = false;  // the prompt ends with <think>

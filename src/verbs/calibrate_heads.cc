@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,18 +57,29 @@ class HeadStages final : public CalibrateStages {
     return whole;
   }
 
+  // As many rows as there are heads and layers to measure, and one that keeps everything, so that
+  // one reading of the weights serves as many of them as memory holds.
+  Workload ReadWork(const Setting& setting) override {
+    Workload work = CalibrateStages::ReadWork(setting);
+    work.num_requests = std::max(work.num_requests, NumPlaces() + 1);
+    work.sample.resize(static_cast<std::size_t>(work.num_requests), work.longest);
+    return work;
+  }
+
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
     DealWindows();
+    job_.num_windows = std::ssize(windows_.at(WindowSet::kOneHead));
+    job_.most_places = static_cast<std::size_t>(std::max<int64_t>(1, planned.plan.BlockRows() - 1));
     job_.max_loss = std::log1p(flags_.max_loss_frac);
     job_.bytes = [this](const HeadShares& shares) { return BytesOf(shares); };
     UseBits(setting, planned, bits_.front());
     RefuseTooFewBytes();
     const std::string identity = IdentityText(setting, planned.plan.policy);
-    job_.known_costs =
-        known_.Read(identity, static_cast<std::size_t>(job_.num_layers * (job_.num_kv_heads + 1)));
+    job_.known_costs = known_.Read(identity, static_cast<std::size_t>(NumCosts(job_)));
     job_.note_costs = [&](const std::vector<double>& costs) { known_.Write(identity, costs); };
     BeginClock();
-    MeasureHeads(setting, planned);
+    if (NumHeadRuns(job_) > 0) MeasureHeads(setting, planned);
+    MeasureReferences(setting, planned);
     for (const KvBits bits : bits_) {
       UseBits(setting, planned, bits);
       Supervisor supervisor = Supervise(setting, coded_);
@@ -96,6 +108,8 @@ class HeadStages final : public CalibrateStages {
     return size_.prompt.value_or(size_.tokens - std::max<int64_t>(1, size_.tokens / 8));
   }
   int64_t ShortPrompt() const { return std::max<int64_t>(1, size_.tokens / 4); }
+  // Heads, and layers, that are measured alone.
+  int64_t NumPlaces() const { return job_.num_layers * (job_.num_kv_heads + 1); }
 
   // Every fourth window tells what heads cost alone, the others what all cost together: one of
   // three after a short prompt, which scores many tokens, unless the flags say what the prompt is.
@@ -176,7 +190,7 @@ class HeadStages final : public CalibrateStages {
   }
 
   std::string IdentityText(const Setting& setting, const Policy& policy) {
-    std::string work = fmt::format("{} {}", size_.tokens, LongestPrompt());
+    std::string work = fmt::format("by window: {} {}", size_.tokens, LongestPrompt());
     for (const TextWindow& window : windows_.at(WindowSet::kOneHead)) {
       work += fmt::format(" {}:", window.begin);
       for (int64_t at = window.begin; at < window.end; ++at)
@@ -195,27 +209,54 @@ class HeadStages final : public CalibrateStages {
     };
   }
 
-  // What heads cost, and what the full cache of 16 bits says in the other windows.
+  // What heads and layers cost that are not known yet.
   void MeasureHeads(const Setting& setting, const PlannedRun& planned) {
+    const std::vector<TextWindow>& windows = windows_.at(WindowSet::kOneHead);
+    const Workload work =
+        WorkOfLess(windows.front(), static_cast<std::size_t>(planned.work.num_requests - 1));
+    const Plan plan =
+        MakePlan(model_, planned.plan.machine, work, planned.plan.policy, setting.needs);
+    Supervisor supervisor = Supervise(setting, plan);
+    job_.measure_less = [&](int64_t window, std::span<const KvLess> places) {
+      NoteRun(WindowSet::kOneHead);
+      const Supervised by = {plan, planned.schedule.overlap, supervisor};
+      WindowLogprobs logprobs =
+          ScoreLess(setting, by, windows[static_cast<std::size_t>(window)], places);
+      work_done_ += WorkOfPlaces(std::ssize(places));
+      return logprobs;
+    };
+    job_.known_costs = CostsOfHeads(job_);
+  }
+
+  // What the full cache of 16 bits says in the other windows.
+  void MeasureReferences(const Setting& setting, const PlannedRun& planned) {
     Supervisor supervisor = Supervise(setting, planned.plan);
     MeasureBy(setting, {planned.plan, planned.schedule.overlap, supervisor});
-    job_.known_costs = CostsOfHeads(job_);
     for (const WindowSet set : job_.joint_sets)
       reference_[set] = job_.measure(EvenShares(job_, 1.0), set);
     job_.reference = [this](WindowSet set) { return reference_.at(set); };
   }
 
-  // Work of one run, in passes: a pass reads all weights; some 64 tokens of prompts take as long.
+  // Work of one run, in passes: a pass reads all weights; some 64 tokens take as long.
   double WorkOf(WindowSet set) const {
     const std::vector<TextWindow>& windows = windows_.at(set);
     const int64_t prompt = windows.front().first - windows.front().begin;
     return static_cast<double>(size_.tokens - prompt) +
-           static_cast<double>(prompt * std::ssize(windows)) / 64.0;
+           static_cast<double>(size_.tokens * std::ssize(windows)) / 64.0;
+  }
+
+  // Likewise, of a run in which so many places are measured: most of the prompt is computed once.
+  double WorkOfPlaces(int64_t num_places) const {
+    const int64_t prompt = LongestPrompt();
+    const int64_t own = size_.tokens - (prompt - 1) / kPrefixStep * kPrefixStep;
+    return static_cast<double>(size_.tokens - prompt) +
+           static_cast<double>(prompt + num_places * own) / 64.0;
   }
 
   void BeginClock() {
     begin_ = std::chrono::steady_clock::now();
-    work_ = static_cast<double>(NumHeadRuns(job_)) * WorkOf(WindowSet::kOneHead);
+    const auto most = static_cast<int64_t>(job_.most_places);
+    work_ = static_cast<double>(NumHeadRuns(job_)) * WorkOfPlaces(std::min(most, NumPlaces()));
     const int64_t of_bits = NumJointSettings(job_) * std::ssize(bits_);
     const auto settings = static_cast<double>(1 + of_bits);  // and the full cache
     for (const WindowSet set : job_.joint_sets) work_ += settings * WorkOf(set);
@@ -224,13 +265,13 @@ class HeadStages final : public CalibrateStages {
   // Says how long all of it will take once the first runs have shown it.
   void NoteRun(WindowSet set) {
     std::string text = set == WindowSet::kOneHead
-                           ? fmt::format("calibrating: run {}", ++runs_)
+                           ? fmt::format("calibrating: KV heads alone, run {}", ++runs_)
                            : std::string("calibrating: all KV heads together");
     if (work_done_ > 0.0) {
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
       const double left_min = spent.count() / work_done_ * (work_ - work_done_) / 60.0;
       text += fmt::format(", about {:.0f} min left", std::max(1.0, std::ceil(left_min)));
-      if (!said_ && runs_ != 2) {  // one run tells little
+      if (!said_) {
         said_ = true;
         line_.Clear();
         PrintTo(ProgressStreamOf(flags_), WhatIsAhead(left_min));

@@ -48,7 +48,7 @@ std::vector<int64_t> BeginsOf(const Config& config, int64_t window, int64_t num_
 }
 
 // A job that keeps the log-probability of each token.
-class KeepingJob final : public WindowJob {
+class KeepingJob : public WindowJob {
  public:
   using WindowJob::WindowJob;
 
@@ -62,6 +62,30 @@ class KeepingJob final : public WindowJob {
 
  private:
   WindowLogprobs logprobs_;
+};
+
+// A job of one window, over and over.
+class LessJob final : public KeepingJob {
+ public:
+  LessJob(const std::vector<TokenId>& tokens, const TextWindow& window,
+          std::span<const KvLess> places, const Feed& feed)
+      : KeepingJob(tokens, std::vector(places.size() + 1, window), feed), places_(places) {}
+
+  std::optional<Request> Next() override {
+    std::optional<Request> request = WindowJob::Next();
+    if (request && request->line > 1)
+      request->kv_less = places_[static_cast<std::size_t>(request->line - 2)];
+    return request;
+  }
+  std::vector<TokenId> Prefix() const {
+    const Request request = RequestOf(0);
+    const std::span<const TokenId> before = request.BeforeLogits();
+    const auto size = std::ssize(before) / kPrefixStep * kPrefixStep;
+    return {before.begin(), before.begin() + size};
+  }
+
+ private:
+  std::span<const KvLess> places_;
 };
 
 KvBudget Share(double kept_frac) { return {{kept_frac, 0}, {}, {}}; }
@@ -180,6 +204,28 @@ WindowLogprobs CalibrateStages::Score(const Setting& setting, const Supervised& 
   policy.most_log_passes = by.plan.kv_log.passes;  // the log has to fit where that plan's lies
   KeepingJob job(tokens_, windows, FeedOf(windows.front().first - windows.front().begin));
   const Plan plan = LayOut(model_, by.plan.machine, job.Work(), policy, setting.needs);
+  by.supervisor.Run(plan, MakeSchedule(plan, by.overlap), job, [](const WorkDone&) {});
+  return job.Take();
+}
+
+Workload CalibrateStages::WorkOfLess(const TextWindow& window, std::size_t num_places) const {
+  const std::vector<KvLess> nowhere(num_places);
+  const LessJob job(tokens_, window, nowhere, FeedOf(window.first - window.begin));
+  Workload work = job.Work();
+  work.prefix = job.Prefix();
+  return work;
+}
+
+WindowLogprobs CalibrateStages::ScoreLess(const Setting& setting, const Supervised& by,
+                                          const TextWindow& window,
+                                          std::span<const KvLess> places) {
+  Policy policy = by.plan.policy;
+  policy.most_log_passes = by.plan.kv_log.passes;
+  const auto planned = static_cast<std::size_t>(by.plan.num_requests - 1);
+  Workload work = WorkOfLess(window, planned);
+  work.prefix.resize(by.plan.prefix.tokens.size());
+  const Plan plan = LayOut(model_, by.plan.machine, work, policy, setting.needs);
+  LessJob job(tokens_, window, places, FeedOf(window.first - window.begin));
   by.supervisor.Run(plan, MakeSchedule(plan, by.overlap), job, [](const WorkDone&) {});
   return job.Take();
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,14 @@ class CalibrateStages : public Stages {
   // supervisor's plan.
   WindowLogprobs Score(const Setting& setting, const Supervised& by, const KvPolicy& kv,
                        const std::vector<TextWindow>& windows);
+
+  // Rows of one window that keep less, each in one of the places, after one that keeps all: as many
+  // as are planned for, and what each token's log-probability is in those that there are. They
+  // begin alike, so that their prompt is computed once, where the plan holds prefixes. Of the
+  // supervisor's plan and this work only that may differ which the window says.
+  Workload WorkOfLess(const TextWindow& window, std::size_t num_places) const;
+  WindowLogprobs ScoreLess(const Setting& setting, const Supervised& by, const TextWindow& window,
+                           std::span<const KvLess> places);
 
   const Config& flags_;
   const OpenedModel& model_;

@@ -8,6 +8,7 @@
 
 #include "policies/kv/head_budgets.h"
 #include "spillway/error.h"
+#include "spillway/round.h"
 #include "src/base/standard_error.h"
 
 namespace spillway {
@@ -30,20 +31,24 @@ class Calibration {
  public:
   explicit Calibration(const HeadCalibrationJob& job) : job_(job), whole_(EvenShares(job, 1.0)) {}
 
-  const std::vector<double>& MeasureHeads() {
-    costs_ = job_.known_costs;
-    if (costs_.size() == num_heads() + whole_.size()) return costs_;
-    const WindowLogprobs full = job_.measure(whole_, WindowSet::kOneHead);
-    while (costs_.size() < num_heads() + whole_.size()) {
-      const WindowLogprobs other = job_.measure(Alone(costs_.size()), WindowSet::kOneHead);
-      costs_.push_back(LossOf(WindowSet::kOneHead, full, other).divergence);
-      job_.note_costs(costs_);
+  std::vector<double> MeasureHeads() const {
+    const std::vector<KvLess> places = PlacesAlone();
+    std::vector<double> costs = job_.known_costs;
+    while (std::ssize(costs) < NumCosts(job_)) {
+      const std::size_t begin = costs.size() % places.size();
+      const auto next =
+          std::span(places).subspan(begin).first(std::min(job_.most_places, places.size() - begin));
+      const WindowLogprobs found =
+          job_.measure_less(static_cast<int64_t>(costs.size() / places.size()), next);
+      for (std::size_t place = 1; place <= next.size(); ++place)
+        costs.push_back(LossOf(WindowSet::kOneHead, {found.front()}, {found.at(place)}).divergence);
+      job_.note_costs(costs);
     }
-    return costs_;
+    return costs;
   }
 
   HeadFindings Run() {
-    costs_ = job_.known_costs;
+    costs_ = MeanCosts();
     for (const WindowSet set : job_.joint_sets) full_[set] = job_.reference(set);
     HeadFindings found;
     found.costs = Shaped(costs_);
@@ -57,14 +62,23 @@ class Calibration {
   std::size_t num_heads() const { return whole_.size() * whole_.front().size(); }
 
   // All but one head, or but the heads of one layer, keep everything.
-  HeadShares Alone(std::size_t index) const {
-    HeadShares shares = whole_;
-    if (index < num_heads()) {
-      shares[index / whole_.front().size()][index % whole_.front().size()] = kAloneShare;
-    } else {
-      std::ranges::fill(shares[index - num_heads()], kLayerShare);
+  std::vector<KvLess> PlacesAlone() const {
+    std::vector<KvLess> places;
+    for (int64_t layer = 0; layer < job_.num_layers; ++layer) {
+      for (int64_t head = 0; head < job_.num_kv_heads; ++head)
+        places.push_back({layer, head, kAloneShare});
     }
-    return shares;
+    for (int64_t layer = 0; layer < job_.num_layers; ++layer)
+      places.push_back({layer, -1, kLayerShare});
+    return places;
+  }
+
+  // Over the windows, which score as many tokens each.
+  std::vector<double> MeanCosts() const {
+    std::vector<double> costs(num_heads() + whole_.size());
+    for (std::size_t at = 0; at < job_.known_costs.size(); ++at)
+      costs[at % costs.size()] += job_.known_costs[at] / static_cast<double>(job_.num_windows);
+    return costs;
   }
 
   // How fast the losses of a layer's heads fall: with what they lose in sum, each alone, and what
@@ -159,7 +173,7 @@ class Calibration {
 
   const HeadCalibrationJob& job_;
   HeadShares whole_;
-  std::vector<double> costs_;  // one head after the other, then the layers
+  std::vector<double> costs_;  // in the mean: one head after the other, then the layers
   std::map<WindowSet, WindowLogprobs> full_;
 };
 
@@ -228,9 +242,15 @@ HeadShares EvenShares(const HeadCalibrationJob& job, double share) {
                     std::vector<double>(static_cast<std::size_t>(job.num_kv_heads), share));
 }
 
+int64_t NumCosts(const HeadCalibrationJob& job) {
+  return job.num_windows * job.num_layers * (job.num_kv_heads + 1);
+}
+
 int64_t NumHeadRuns(const HeadCalibrationJob& job) {
-  const int64_t missing = job.num_layers * (job.num_kv_heads + 1) - std::ssize(job.known_costs);
-  return missing == 0 ? 0 : missing + 1;
+  const int64_t of_window = NumCosts(job) / job.num_windows;
+  const int64_t missing = NumCosts(job) - std::ssize(job.known_costs);
+  const auto most = static_cast<int64_t>(job.most_places);
+  return missing / of_window * DivideUp(of_window, most) + DivideUp(missing % of_window, most);
 }
 
 std::string HeadTable(const HeadFindings& found) {

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "spillway/kv_policy.h"  // KvBits
+#include "spillway/kv_policy.h"  // KvBits, KvLess
 
 namespace spillway {
 
@@ -46,7 +47,7 @@ struct JointLoss {
 };
 
 struct HeadFindings {
-  HeadShares costs;  // nats a token that a head loses alone, which keeps kAloneShare
+  HeadShares costs;  // nats a token that a head loses alone, which keeps kAloneShare, in the mean
   // [layer]: a head's loss is as its share to the power of minus so much.
   std::vector<double> exponents;
   JointLoss joint;               // what was chosen
@@ -69,17 +70,22 @@ struct HeadCalibrationJob {
   KvBits kv_bits = {};            // that `measure` holds the cache in for the budgets
   std::function<double(const HeadShares& shares)> bytes;
   std::vector<WindowSet> joint_sets;  // those with windows
-  // The cache with these shares: of 16 bits for the costs, as it is to be held for the budgets; and
-  // the full cache of 16 bits.
+  // Of one of num_windows windows, with the cache of 16 bits: all tokens kept, then less in each of
+  // the places alone, at most most_places.
+  std::function<WindowLogprobs(int64_t window, std::span<const KvLess> places)> measure_less;
+  int64_t num_windows = 1;
+  std::size_t most_places = 1;
+  // Of a set of windows, with these shares, the cache as it is to be held; and the full cache of 16
+  // bits.
   std::function<WindowLogprobs(const HeadShares& shares, WindowSet set)> measure;
   std::function<WindowLogprobs(WindowSet set)> reference;
-  // Costs that are known from an earlier call, one head after the other, then the layers; and where
-  // to a new one goes.
+  // Costs that are known from an earlier call, in nats a token: window by window one head after the
+  // other, then the layers; and where to these and new ones go.
   std::vector<double> known_costs;
   std::function<void(const std::vector<double>& costs)> note_costs;
 };
 
-// What each head and layer costs; what is not known is measured.
+// What each head and layer costs in each window; what is not known is measured.
 std::vector<double> CostsOfHeads(const HeadCalibrationJob& job);
 
 // Shares by the known costs: of the sizes the smallest whose worst loss is at most max_loss, the
@@ -93,7 +99,9 @@ int64_t NumJointSettings(const HeadCalibrationJob& job);
 // Every head with this share.
 HeadShares EvenShares(const HeadCalibrationJob& job, double share);
 
-// Calls of `measure` that CostsOfHeads makes.
+// Costs of all windows, and calls of `measure_less` that CostsOfHeads makes for those that are not
+// known.
+int64_t NumCosts(const HeadCalibrationJob& job);
 int64_t NumHeadRuns(const HeadCalibrationJob& job);
 
 // Estimate of KL(full || other) in nats a token, and how the windows of a set differ.

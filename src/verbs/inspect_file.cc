@@ -185,7 +185,7 @@ std::string DescribeCalibration(const Path& file, const json& report) {
 // What calibrate keeps to go on from.
 std::string DescribeCosts(const Path& file, const json& document) {
   if (!document["costs"].is_array()) RefuseMember(file, document, "costs", "is no list");
-  return InspectRow("costs", fmt::format("of {} KV heads and layers, for a calibrate that goes on",
+  return InspectRow("costs", fmt::format("{} of KV heads and layers, for a calibrate that goes on",
                                          document["costs"].size()));
 }
 

@@ -46,9 +46,10 @@ class WindowJob : public Job {
   Workload Work() const;
   int64_t num_windows() const { return static_cast<int64_t>(windows_.size()); }
 
- private:
+ protected:
   Request RequestOf(std::size_t index) const;
 
+ private:
   const std::vector<TokenId>& tokens_;
   std::vector<TextWindow> windows_;
   Feed feed_;

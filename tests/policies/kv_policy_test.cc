@@ -55,6 +55,20 @@ TEST(KvPolicy, LayersMayDiffer) {
   EXPECT_EQ(KeepOf(policy, 1, 100).slots(), 8);
 }
 
+TEST(KvPolicy, ARowMayKeepLessInOnePlace) {
+  KvPolicy policy = Kept(KvPolicyKind::kH2o, {1.0, 0});
+  policy.layer_windows = {0, 41};
+  const KvLess head = {0, 2, 0.2};
+  EXPECT_EQ(KeepOf(policy, {0, 2}, 100, head), (KvKeep{0, 10, 10}));
+  EXPECT_EQ(KeepOf(policy, {0, 1}, 100, head), KeepOf(policy, {0, 1}, 100));
+  EXPECT_EQ(KeepOf(policy, {1, 2}, 100, head), KeepOf(policy, {1, 2}, 100));
+  const KvLess layer = {1, -1, 0.2};
+  EXPECT_EQ(KeepOf(policy, {1, 0}, 100, layer), (KvKeep{0, 10, 10, 41}));
+  EXPECT_EQ(KeepOf(policy, {1, 7}, 100, {1, -1, 0.5}), (KvKeep{0, 0, 40, 41}));
+  EXPECT_EQ(KeepOf(policy, {0, 0}, 100, layer), KeepOf(policy, {0, 0}, 100));
+  EXPECT_EQ(KeepOf(policy, {0, 0}, 100, KvLess{}), KeepOf(policy, {0, 0}, 100));
+}
+
 TEST(KvPolicy, AWindowThatNoRowOutgrowsChangesNothing) {
   const KvPolicy policy = WithWindows({}, {0, 100}, 100);
   EXPECT_FALSE(policy.evicts());

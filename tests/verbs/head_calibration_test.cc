@@ -11,10 +11,9 @@ namespace {
 // with all tokens, of either sign, so that the mean of the log-probabilities stays.
 struct Disturbed {
   HeadShares costs;
-  int num_calls = 0;
+  std::vector<std::size_t> calls = {};  // rows of each call of measure_less
 
-  WindowLogprobs Logprobs(const HeadShares& shares) {
-    ++num_calls;
+  WindowLogprobs Logprobs(const HeadShares& shares) const {
     double divergence = 0.0;
     for (std::size_t layer = 0; layer < costs.size(); ++layer) {
       for (std::size_t head = 0; head < costs[layer].size(); ++head)
@@ -28,6 +27,25 @@ struct Disturbed {
     job.num_layers = std::ssize(costs);
     job.num_kv_heads = std::ssize(costs.front());
     job.joint_sets = {WindowSet::kLongPrompts, WindowSet::kShortPrompts};
+    job.num_windows = 2;
+    job.most_places = 4;
+    job.measure_less = [this](int64_t window, std::span<const KvLess> places) {
+      calls.push_back(places.size());
+      const auto at = static_cast<std::size_t>(window);
+      const HeadShares whole(costs.size(), std::vector<double>(costs.front().size(), 1.0));
+      WindowLogprobs found = {Logprobs(whole)[at]};
+      for (const KvLess& less : places) {
+        HeadShares shares = whole;
+        for (std::size_t layer = 0; layer < costs.size(); ++layer) {
+          for (std::size_t head = 0; head < costs[layer].size(); ++head) {
+            if (less.IsAt({static_cast<int64_t>(layer), static_cast<int64_t>(head)}))
+              shares[layer][head] = less.kept_frac;
+          }
+        }
+        found.push_back(Logprobs(shares)[at]);
+      }
+      return found;
+    };
     job.measure = [this](const HeadShares& shares, WindowSet) { return Logprobs(shares); };
     job.reference = [](WindowSet) { return WindowLogprobs{{-2.0F, -2.0F}, {-1.0F, -1.0F}}; };
     job.note_costs = [](const std::vector<double>&) {};
@@ -48,20 +66,24 @@ TEST(HeadCalibration, FindsWhatEachHeadCosts) {
   std::vector<std::size_t> noted;
   HeadCalibrationJob job = model.Job();
   job.note_costs = [&](const std::vector<double>& costs) { noted.push_back(costs.size()); };
-  EXPECT_EQ(NumHeadRuns(job), 7);
+  EXPECT_EQ(NumHeadRuns(job), 4);
   const std::vector<double> costs = CostsOfHeads(job);
-  EXPECT_EQ(model.num_calls, 7);
-  EXPECT_EQ(noted, (std::vector<std::size_t>{1, 2, 3, 4, 5, 6}));
-  ASSERT_EQ(costs.size(), 6U);  // four heads, two layers
+  EXPECT_EQ(model.calls, (std::vector<std::size_t>{4, 2, 4, 2}));
+  EXPECT_EQ(noted, (std::vector<std::size_t>{4, 6, 10, 12}));
+  ASSERT_EQ(costs.size(), 12U);  // four heads and two layers, in two windows
   for (std::size_t head = 0; head < 4; ++head)
     EXPECT_NEAR(costs[head] / costs[0], model.costs[head / 2][head % 2] / 1e-6, 0.2) << head;
-  job.known_costs = {costs[0], costs[1], costs[2], costs[3], costs[4]};
-  EXPECT_EQ(NumHeadRuns(job), 2);
+  job.known_costs.assign(costs.begin(), costs.begin() + 5);
+  EXPECT_EQ(NumHeadRuns(job), 3);
+  model.calls.clear();
   EXPECT_EQ(CostsOfHeads(job), costs);
-  EXPECT_EQ(model.num_calls, 9);
+  EXPECT_EQ(model.calls, (std::vector<std::size_t>{1, 4, 2}));
   job.known_costs = costs;
+  EXPECT_EQ(NumHeadRuns(job), 0);
   job.sizes = {0.5};
-  for (const double exponent : FindHeadBudgets(job).exponents) EXPECT_NEAR(exponent, 2.3, 0.1);
+  const HeadFindings found = FindHeadBudgets(job);
+  for (const double exponent : found.exponents) EXPECT_NEAR(exponent, 2.3, 0.1);
+  EXPECT_DOUBLE_EQ(found.costs[1][0], (costs[2] + costs[8]) / 2.0);
 }
 
 TEST(HeadCalibration, KeepsTheLeastWithinTheBound) {
