@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -86,12 +88,26 @@ void AddRequest(const json& line, int64_t number, LineCounts& counts) {
                         CharactersIn(at("continuation")));
 }
 
+void AddChoice(const std::string& text, const json& taken, LineCounts& counts) {
+  const auto logprob = taken.at("logprob").get<double>();
+  const std::string shown = Printable(text, 60);
+  if (counts.choices.size() >= LineCounts::kMostChoices && !counts.choices.contains(shown)) {
+    ++counts.num_other_choices;
+    return;
+  }
+  LineCounts::Choice& choice = counts.choices[shown];
+  ++choice.num_lines;
+  choice.logprob_sum += logprob;
+}
+
 void AddCompletion(const json& line, LineCounts& counts) {
   const json& body = line.at("response").at("body");
   const json& choice = body.at("choices").at(0);
   const json& text =
       choice.contains("message") ? choice["message"].at("content") : choice.at("text");
   counts.num_empty += text.get_ref<const std::string&>().empty() ? 1 : 0;
+  if (const auto taken = choice.find("choice"); taken != choice.end())
+    AddChoice(text.get<std::string>(), *taken, counts);
   ++counts.finish_reasons[Printable(choice.at("finish_reason").get<std::string>(), 20)];
   counts.prompt_tokens.Add(body.at("usage").at("prompt_tokens").get<int64_t>());
   counts.new_tokens.Add(body.at("usage").at("completion_tokens").get<int64_t>());
@@ -144,6 +160,32 @@ std::string RequestsText(const LineCounts& counts) {
   return text;
 }
 
+// The most frequent ones, a line each.
+std::string ChoicesText(const LineCounts& counts) {
+  constexpr std::size_t kMostLines = 20;
+  std::vector<std::pair<std::string, LineCounts::Choice>> choices(counts.choices.begin(),
+                                                                  counts.choices.end());
+  std::ranges::stable_sort(choices, std::greater(),
+                           [](const auto& choice) { return choice.second.num_lines; });
+  int64_t others = counts.num_other_choices;
+  std::string text;
+  for (std::size_t at = 0; at < choices.size(); ++at) {
+    const auto& [name, choice] = choices[at];
+    if (at >= kMostLines) {
+      others += choice.num_lines;
+      continue;
+    }
+    const auto num = static_cast<double>(choice.num_lines);
+    text += InspectRow(
+        at == 0 ? "choices" : "",
+        fmt::format("{:>7}  {:>5.1f} %  \"{}\", mean log-probability {:.2f}", choice.num_lines,
+                    100.0 * num / static_cast<double>(counts.num_answers), name,
+                    choice.logprob_sum / num));
+  }
+  if (others > 0) text += InspectRow("", fmt::format("{:>7}  others", others));
+  return text;
+}
+
 std::string AnswersText(const LineCounts& counts) {
   std::vector<std::string> reasons;
   for (const auto& [reason, num] : counts.finish_reasons)
@@ -162,7 +204,7 @@ std::string AnswersText(const LineCounts& counts) {
   if (scores)
     text += InspectRow("sum", fmt::format("{:.6g} of log-probabilities", counts.logprob_sum));
   if (!reasons.empty()) text += InspectRow("ended by", fmt::format("{}", fmt::join(reasons, ", ")));
-  return text;
+  return text + ChoicesText(counts);
 }
 
 }  // namespace

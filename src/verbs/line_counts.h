@@ -42,6 +42,14 @@ struct LineCounts {
   LengthCount prompt_tokens;
   LengthCount new_tokens;
   double logprob_sum = 0.0;
+  struct Choice {
+    int64_t num_lines = 0;
+    double logprob_sum = 0.0;
+  };
+  std::map<std::string, Choice> choices;  // by text; the first kMostChoices of them
+  int64_t num_other_choices = 0;          // answers of the others
+
+  static constexpr std::size_t kMostChoices = 10'000;
 
   // Several lines for people.
   std::string Text() const;

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -121,6 +122,23 @@ class ChoicesTest(harness.VerbTest):
         report = self.folder / "report.json"
         self.run_verb(*words, "--report", report)
         self.assertEqual(json.loads(report.read_text())["sampling"]["choices"], ["yes", "no"])
+
+    def test_inspect_counts_them(self):
+        output = self.folder / "out.jsonl"
+        _, lines = self.generate(self.requests())
+        output.write_bytes(lines)
+        taken = {}
+        for line in lines.splitlines():
+            answer = json.loads(line)["response"]["body"]["choices"][0]
+            taken.setdefault(answer["text"], []).append(answer["choice"]["logprob"])
+        shown = self.run_verb("inspect", output).stdout.decode()
+        for text, logprobs in taken.items():
+            share = 100 * len(logprobs) / len(lines.splitlines())
+            self.assertRegex(shown, rf'{len(logprobs)} +{share:.1f} %  "{re.escape(text)}", mean log-probability '
+                                    rf'{sum(logprobs) / len(logprobs):.2f}\n')
+        plain = self.folder / "plain.jsonl"
+        plain.write_bytes(self.generate([{"token_ids": [2, 5], "max_tokens": 2}])[1])
+        self.assertNotIn("choices", self.run_verb("inspect", plain).stdout.decode())
 
     def test_an_interrupted_run_goes_on_with_the_same_choices(self):
         source = harness.write_jsonl(self.folder / "many.jsonl", [{"token_ids": [2, 5 + n], "choices": LABELS[n % 4]}
