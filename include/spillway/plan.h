@@ -323,7 +323,7 @@ struct KvRunPlace {
 struct KvRowAt {
   int64_t kv_class = 0;
   int64_t row_tokens = 0;      // prompt + max new tokens
-  int64_t decoder_layer = -1;  // -1: any of the class; the row keeps less nowhere
+  int64_t decoder_layer = 0;   // any of the class, where the row keeps less nowhere
   KvLess less = {};            // than the policy says; no more
 };
 
@@ -333,10 +333,10 @@ template <typename F>
 void ForEachKvRun(const Plan& plan, const KvRowAt& row, F visit) {
   KvRunPlace place;
   for (; place.run < plan.KvRuns(); ++place.run) {
+    const KvHeadAt at = {row.decoder_layer, place.run};
     place.keep = plan.RunKeep(row.kv_class, place.run, row.row_tokens);
     place.num_slots = plan.SlotsOf(place.keep, row.row_tokens);
-    if (row.less.decoder_layer >= 0)
-      place.keep = KeepOf(plan.kept, {row.decoder_layer, place.run}, row.row_tokens, row.less);
+    if (row.less.IsAt(at)) place.keep = KeepOf(plan.kept, at, row.row_tokens, row.less);
     visit(place);
     place.slot_begin += place.num_slots;
   }

@@ -146,8 +146,22 @@ void BlockBuilder::RefuseOtherPrefix(const Request& request) const {
   ThrowChanged(request, "does not begin as all lines did");
 }
 
+// Less is what the row's slots hold.
+void BlockBuilder::CheckLess(const Request& request) const {
+  const KvLess& less = request.kv_less;
+  if (less.decoder_layer < 0) return;
+  const int64_t row_tokens = ShapeOf(request).slots();
+  SPILLWAY_CHECK(plan_.kept.evicts() && less.kv_head < plan_.KvRuns());
+  for (int64_t run = 0; run < plan_.KvRuns(); ++run) {
+    const KvHeadAt at = {less.decoder_layer, run};
+    SPILLWAY_CHECK(KeepOf(plan_.kept, at, row_tokens, less).slots() <=
+                   KeepOf(plan_.kept, at, row_tokens).slots());
+  }
+}
+
 void BlockBuilder::AddRow(ComposedRow composed, RowBatch& batch) {
   auto waiting = waiting_.extract(composed.request.number);
+  CheckLess(waiting.mapped());
   auto row = std::make_unique<Row>(std::move(waiting.mapped()), *options_.tokenizer,
                                    plan_.shape.eos, options_.run_seed);
   row->num_prefix = plan_.prefix.num_tokens();

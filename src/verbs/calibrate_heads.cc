@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -57,28 +58,17 @@ class HeadStages final : public CalibrateStages {
     return whole;
   }
 
-  // As many rows as there are heads and layers to measure, and one that keeps everything, so that
-  // one reading of the weights serves as many of them as memory holds.
-  Workload ReadWork(const Setting& setting) override {
-    Workload work = CalibrateStages::ReadWork(setting);
-    work.num_requests = std::max(work.num_requests, NumPlaces() + 1);
-    work.sample.resize(static_cast<std::size_t>(work.num_requests), work.longest);
-    return work;
-  }
-
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
     DealWindows();
     job_.num_windows = std::ssize(windows_.at(WindowSet::kOneHead));
-    job_.most_places = static_cast<std::size_t>(std::max<int64_t>(1, planned.plan.BlockRows() - 1));
     job_.max_loss = std::log1p(flags_.max_loss_frac);
     job_.bytes = [this](const HeadShares& shares) { return BytesOf(shares); };
     UseBits(setting, planned, bits_.front());
     RefuseTooFewBytes();
-    const std::string identity = IdentityText(setting, planned.plan.policy);
-    job_.known_costs = known_.Read(identity, static_cast<std::size_t>(NumCosts(job_)));
-    job_.note_costs = [&](const std::vector<double>& costs) { known_.Write(identity, costs); };
+    ReadCosts(IdentityText(setting, planned.plan.policy));
     BeginClock();
-    if (NumHeadRuns(job_) > 0) MeasureHeads(setting, planned);
+    if (std::ssize(job_.known_costs) < NumCosts(job_))
+      MeasureHeads(setting, planned.schedule.overlap);
     MeasureReferences(setting, planned);
     for (const KvBits bits : bits_) {
       UseBits(setting, planned, bits);
@@ -107,17 +97,24 @@ class HeadStages final : public CalibrateStages {
   int64_t LongestPrompt() const override {
     return size_.prompt.value_or(size_.tokens - std::max<int64_t>(1, size_.tokens / 8));
   }
+  int64_t UsualSample() const override { return 32; }
   int64_t ShortPrompt() const { return std::max<int64_t>(1, size_.tokens / 4); }
-  // Heads, and layers, that are measured alone.
-  int64_t NumPlaces() const { return job_.num_layers * (job_.num_kv_heads + 1); }
+  // Prompts of rows that keep less alone: but for the last token, whole steps of what is computed
+  // once for all of them, so that each row's own tokens are scored.
+  int64_t SharedPrompt() const {
+    const int64_t longest = LongestPrompt();
+    if (size_.prompt || longest <= kPrefixStep) return longest;
+    return (longest - 1) / kPrefixStep * kPrefixStep + 1;
+  }
 
-  // Every fourth window tells what heads cost alone, the others what all cost together: one of
-  // three after a short prompt, which scores many tokens, unless the flags say what the prompt is.
+  // Every other window tells what heads cost alone: a head that looks far back costs nothing in one
+  // and decides in the next. The others tell what all cost together: every other one after a short
+  // prompt, which scores many tokens, unless the flags say what the prompt is.
   void DealWindows() {
     std::map<WindowSet, std::vector<int64_t>> begins;
     for (std::size_t index = 0; index < begins_.size(); ++index) {
-      const bool alone = index % 4 == 1;
-      const bool is_short = !size_.prompt && index % 4 == 3;
+      const bool alone = index % 2 == 1;
+      const bool is_short = !size_.prompt && index % 4 == 2;
       begins[alone      ? WindowSet::kOneHead
              : is_short ? WindowSet::kShortPrompts
                         : WindowSet::kLongPrompts]
@@ -125,12 +122,16 @@ class HeadStages final : public CalibrateStages {
     }
     if (begins_.size() == 1) begins[WindowSet::kOneHead] = begins_;  // one window tells it all
     for (const auto& [set, at] : begins) {
-      const bool is_short = set == WindowSet::kShortPrompts;
-      windows_[set] = WindowsAt(at, size_.tokens, is_short ? ShortPrompt() : LongestPrompt());
+      windows_[set] = WindowsAt(at, size_.tokens, PromptOf(set));
     }
     for (const WindowSet set : kJointSets) {
       if (windows_.contains(set)) job_.joint_sets.push_back(set);
     }
+  }
+
+  int64_t PromptOf(WindowSet set) const {
+    if (set == WindowSet::kOneHead) return SharedPrompt();
+    return set == WindowSet::kShortPrompts ? ShortPrompt() : LongestPrompt();
   }
 
   // All tokens together are measured in these bits from now on. Throws: as MakePlan.
@@ -190,7 +191,7 @@ class HeadStages final : public CalibrateStages {
   }
 
   std::string IdentityText(const Setting& setting, const Policy& policy) {
-    std::string work = fmt::format("by window: {} {}", size_.tokens, LongestPrompt());
+    std::string work = fmt::format("by window: {} {}", size_.tokens, SharedPrompt());
     for (const TextWindow& window : windows_.at(WindowSet::kOneHead)) {
       work += fmt::format(" {}:", window.begin);
       for (int64_t at = window.begin; at < window.end; ++at)
@@ -202,30 +203,57 @@ class HeadStages final : public CalibrateStages {
 
   void MeasureBy(const Setting& setting, const Supervised& by) {
     job_.measure = [this, &setting, by](const HeadShares& shares, WindowSet set) {
-      NoteRun(set);
+      Note("calibrating: all KV heads together", work_done_);
       WindowLogprobs logprobs = Score(setting, by, KvWith(flags_, shares), windows_.at(set));
       work_done_ += WorkOf(set);
       return logprobs;
     };
   }
 
-  // What heads and layers cost that are not known yet.
-  void MeasureHeads(const Setting& setting, const PlannedRun& planned) {
+  // What an earlier call has found, and what becomes of it.
+  void ReadCosts(const std::string& identity) {
+    job_.known_costs = known_.Read(identity, static_cast<std::size_t>(NumCosts(job_)));
+    costs_ = job_.known_costs;
+    write_costs_ = [this, identity] { known_.Write(identity, costs_); };
+    const std::string file = Printable(known_.name());
+    if (known_.holds_other()) {
+      line_.Warn(fmt::format("{}: is of another calibration, and is kept as {}", file,
+                             Printable(known_.kept_name())));
+    }
+    if (costs_.empty() || std::ssize(costs_) == NumCosts(job_)) return;
+    PrintTo(ProgressStreamOf(flags_), fmt::format("{}: {} of {} KV heads and layers are known\n",
+                                                  file, costs_.size(), NumCosts(job_)));
+  }
+
+  // What heads and layers cost that are not known yet: rows of a plan of their own.
+  void MeasureHeads(const Setting& setting, Overlap overlap) {
     const std::vector<TextWindow>& windows = windows_.at(WindowSet::kOneHead);
-    const Workload work =
-        WorkOfLess(windows.front(), static_cast<std::size_t>(planned.work.num_requests - 1));
-    const Plan plan =
-        MakePlan(model_, planned.plan.machine, work, planned.plan.policy, setting.needs);
+    const Workload work = WorkOfLess(windows.front(), NumPlaces(job_));
+    const Plan plan = PlanFor(setting, work, ChoosePolicy(setting, work));
     Supervisor supervisor = Supervise(setting, plan);
-    job_.measure_less = [&](int64_t window, std::span<const KvLess> places) {
-      NoteRun(WindowSet::kOneHead);
-      const Supervised by = {plan, planned.schedule.overlap, supervisor};
-      WindowLogprobs logprobs =
-          ScoreLess(setting, by, windows[static_cast<std::size_t>(window)], places);
-      work_done_ += WorkOfPlaces(std::ssize(places));
-      return logprobs;
+    const int64_t missing = NumCosts(job_) - std::ssize(costs_);
+    const int64_t of_window = missing % NumPlaces(job_);
+    work_ += static_cast<double>(missing / NumPlaces(job_)) * WorkOfPlaces(plan, NumPlaces(job_));
+    if (of_window > 0) work_ += WorkOfPlaces(plan, of_window);
+    job_.note_costs = [this](const std::vector<double>& costs) { costs_ = costs; };
+    job_.measure_less = [&](int64_t window, std::span<const KvLess> places,
+                            const TellLogprobs& tell) {
+      const double work_of_run = WorkOfPlaces(plan, std::ssize(places));
+      ScoreLess(setting, {plan, overlap, supervisor}, windows[static_cast<std::size_t>(window)],
+                places, tell, [&](const WorkDone& done) {
+                  const double share = (done.PromptTokens() + done.DecodeTokens()) /
+                                       TokensOfPlaces(plan, std::ssize(places));
+                  NoteHeads(work_done_ + std::min(1.0, share) * work_of_run);
+                });
+      work_done_ += work_of_run;
     };
-    job_.known_costs = CostsOfHeads(job_);
+    try {
+      job_.known_costs = CostsOfHeads(job_);
+    } catch (const Error&) {
+      write_costs_();
+      throw;
+    }
+    write_costs_();
   }
 
   // What the full cache of 16 bits says in the other windows.
@@ -245,34 +273,49 @@ class HeadStages final : public CalibrateStages {
            static_cast<double>(size_.tokens * std::ssize(windows)) / 64.0;
   }
 
-  // Likewise, of a run in which so many places are measured: most of the prompt is computed once.
-  double WorkOfPlaces(int64_t num_places) const {
-    const int64_t prompt = LongestPrompt();
-    const int64_t own = size_.tokens - (prompt - 1) / kPrefixStep * kPrefixStep;
-    return static_cast<double>(size_.tokens - prompt) +
-           static_cast<double>(prompt + num_places * own) / 64.0;
+  // Tokens of the rows of so many places: what the plan has of their prompt is computed once.
+  double TokensOfPlaces(const Plan& plan, int64_t num_places) const {
+    const int64_t prefix = plan.prefix.num_tokens();
+    return static_cast<double>(prefix + (num_places + 1) * (size_.tokens - prefix));
+  }
+
+  // Likewise, of those rows.
+  double WorkOfPlaces(const Plan& plan, int64_t num_places) const {
+    const int64_t blocks = DivideUp(num_places + 1, plan.BlockRows());
+    return static_cast<double>(blocks * (size_.tokens - SharedPrompt())) +
+           TokensOfPlaces(plan, num_places) / 64.0;
   }
 
   void BeginClock() {
-    begin_ = std::chrono::steady_clock::now();
-    const auto most = static_cast<int64_t>(job_.most_places);
-    work_ = static_cast<double>(NumHeadRuns(job_)) * WorkOfPlaces(std::min(most, NumPlaces()));
+    begin_ = noted_ = std::chrono::steady_clock::now();
     const int64_t of_bits = NumJointSettings(job_) * std::ssize(bits_);
     const auto settings = static_cast<double>(1 + of_bits);  // and the full cache
     for (const WindowSet set : job_.joint_sets) work_ += settings * WorkOf(set);
   }
 
-  // Says how long all of it will take once the first runs have shown it.
-  void NoteRun(WindowSet set) {
-    std::string text = set == WindowSet::kOneHead
-                           ? fmt::format("calibrating: KV heads alone, run {}", ++runs_)
-                           : std::string("calibrating: all KV heads together");
-    if (work_done_ > 0.0) {
-      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
-      const double left_min = spent.count() / work_done_ * (work_ - work_done_) / 60.0;
+  // Called often while heads are measured alone. Keeps what is known of them, and says how far it
+  // is.
+  void NoteHeads(double work_done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - noted_ < std::chrono::seconds(1)) return;
+    noted_ = now;
+    if (costs_.size() > num_written_) {
+      num_written_ = costs_.size();
+      write_costs_();
+    }
+    Note(fmt::format("calibrating: {} of {} KV heads and layers alone", costs_.size(),
+                     NumCosts(job_)),
+         work_done);
+  }
+
+  // Says how long all of it will take once a part has shown it.
+  void Note(std::string text, double work_done) {
+    constexpr double kEnoughSeconds = 5.0;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+    if (work_done > 0.0 && spent.count() >= kEnoughSeconds) {
+      const double left_min = spent.count() / work_done * (work_ - work_done) / 60.0;
       text += fmt::format(", about {:.0f} min left", std::max(1.0, std::ceil(left_min)));
-      if (!said_) {
-        said_ = true;
+      if (!std::exchange(said_, true)) {
         line_.Clear();
         PrintTo(ProgressStreamOf(flags_), WhatIsAhead(left_min));
       }
@@ -305,7 +348,10 @@ class HeadStages final : public CalibrateStages {
   std::chrono::steady_clock::time_point begin_;
   double work_ = 0.0;  // of all runs
   double work_done_ = 0.0;
-  int64_t runs_ = 0;  // of heads and layers
+  std::vector<double> costs_;  // known so far
+  std::size_t num_written_ = 0;
+  std::function<void()> write_costs_;
+  std::chrono::steady_clock::time_point noted_;
   bool said_ = false;
   HeadFindings found_;
 };

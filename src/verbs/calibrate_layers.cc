@@ -81,6 +81,7 @@ class LayerStages final : public CalibrateStages {
 
  private:
   int64_t LongestPrompt() const override { return size_.prompt.value_or(size_.tokens / 2); }
+  int64_t UsualSample() const override { return 16; }
 
   std::string ReportText(const Plan& plan, const KvPolicy& kv, double kept) const {
     Json json = HeadOfReport(plan, kv);

@@ -18,7 +18,6 @@ namespace spillway {
 namespace {
 
 constexpr int64_t kWindow = 640;
-constexpr int64_t kSample = 16;  // windows
 
 WindowSize SizeOf(const Config& config, const ModelShape& shape, int64_t num_tokens) {
   const int64_t window =
@@ -37,10 +36,9 @@ WindowSize SizeOf(const Config& config, const ModelShape& shape, int64_t num_tok
   return {window, config.prefill};
 }
 
-// First tokens of windows spread over a text.
-std::vector<int64_t> BeginsOf(const Config& config, int64_t window, int64_t num_tokens) {
-  const int64_t count =
-      std::clamp<int64_t>(num_tokens / window, 1, config.sample.value_or(kSample));
+// First tokens of windows spread over a text, at most so many.
+std::vector<int64_t> BeginsOf(int64_t most, int64_t window, int64_t num_tokens) {
+  const int64_t count = std::clamp<int64_t>(num_tokens / window, 1, most);
   std::vector<int64_t> begins;
   for (int64_t index = 0; index < count; ++index)
     begins.push_back(count == 1 ? 0 : (num_tokens - window) * index / (count - 1));
@@ -48,7 +46,7 @@ std::vector<int64_t> BeginsOf(const Config& config, int64_t window, int64_t num_
 }
 
 // A job that keeps the log-probability of each token.
-class KeepingJob : public WindowJob {
+class KeepingJob final : public WindowJob {
  public:
   using WindowJob::WindowJob;
 
@@ -65,17 +63,27 @@ class KeepingJob : public WindowJob {
 };
 
 // A job of one window, over and over.
-class LessJob final : public KeepingJob {
+class LessJob final : public WindowJob {
  public:
   LessJob(const std::vector<TokenId>& tokens, const TextWindow& window,
-          std::span<const KvLess> places, const Feed& feed)
-      : KeepingJob(tokens, std::vector(places.size() + 1, window), feed), places_(places) {}
+          std::span<const KvLess> places, const Feed& feed, TellLogprobs tell)
+      : WindowJob(tokens, std::vector(places.size() + 1, window), feed),
+        places_(places),
+        tell_(std::move(tell)),
+        waiting_(places.size() + 1) {}
 
   std::optional<Request> Next() override {
     std::optional<Request> request = WindowJob::Next();
     if (request && request->line > 1)
       request->kv_less = places_[static_cast<std::size_t>(request->line - 2)];
     return request;
+  }
+  void Finish(const Request& request, const Completion& completion) override {
+    waiting_[static_cast<std::size_t>(request.line - 1)] = completion.scores.logprobs;
+    for (; told_ < waiting_.size() && waiting_[told_]; ++told_) {
+      tell_(*waiting_[told_]);
+      waiting_[told_].reset();
+    }
   }
   std::vector<TokenId> Prefix() const {
     const Request request = RequestOf(0);
@@ -86,6 +94,9 @@ class LessJob final : public KeepingJob {
 
  private:
   std::span<const KvLess> places_;
+  TellLogprobs tell_;
+  std::vector<std::optional<std::vector<float>>> waiting_;  // for rows before them
+  std::size_t told_ = 0;
 };
 
 KvBudget Share(double kept_frac) { return {{kept_frac, 0}, {}, {}}; }
@@ -179,7 +190,7 @@ Workload CalibrateStages::ReadWork(const Setting& setting) {
                 ? ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer)
                 : ReadPromptTokens(flags_, model_);
   size_ = SizeOf(flags_, setting.model.shape, std::ssize(tokens_));
-  begins_ = BeginsOf(flags_, size_.tokens, std::ssize(tokens_));
+  begins_ = BeginsOf(flags_.sample.value_or(UsualSample()), size_.tokens, std::ssize(tokens_));
   return WindowJob(tokens_, WindowsAt(begins_, size_.tokens, LongestPrompt()),
                    FeedOf(LongestPrompt()))
       .Work();
@@ -208,26 +219,24 @@ WindowLogprobs CalibrateStages::Score(const Setting& setting, const Supervised& 
   return job.Take();
 }
 
-Workload CalibrateStages::WorkOfLess(const TextWindow& window, std::size_t num_places) const {
-  const std::vector<KvLess> nowhere(num_places);
-  const LessJob job(tokens_, window, nowhere, FeedOf(window.first - window.begin));
+Workload CalibrateStages::WorkOfLess(const TextWindow& window, int64_t num_places) const {
+  const std::vector<KvLess> nowhere(static_cast<std::size_t>(num_places));
+  const LessJob job(tokens_, window, nowhere, FeedOf(window.first - window.begin), {});
   Workload work = job.Work();
-  work.prefix = job.Prefix();
+  if (flags_.shares_beginnings) work.prefix = job.Prefix();
   return work;
 }
 
-WindowLogprobs CalibrateStages::ScoreLess(const Setting& setting, const Supervised& by,
-                                          const TextWindow& window,
-                                          std::span<const KvLess> places) {
+void CalibrateStages::ScoreLess(const Setting& setting, const Supervised& by,
+                                const TextWindow& window, std::span<const KvLess> places,
+                                const TellLogprobs& tell, const ProgressFn& progress) {
   Policy policy = by.plan.policy;
   policy.most_log_passes = by.plan.kv_log.passes;
-  const auto planned = static_cast<std::size_t>(by.plan.num_requests - 1);
-  Workload work = WorkOfLess(window, planned);
+  Workload work = WorkOfLess(window, by.plan.num_requests - 1);
   work.prefix.resize(by.plan.prefix.tokens.size());
   const Plan plan = LayOut(model_, by.plan.machine, work, policy, setting.needs);
-  LessJob job(tokens_, window, places, FeedOf(window.first - window.begin));
-  by.supervisor.Run(plan, MakeSchedule(plan, by.overlap), job, [](const WorkDone&) {});
-  return job.Take();
+  LessJob job(tokens_, window, places, FeedOf(window.first - window.begin), tell);
+  by.supervisor.Run(plan, MakeSchedule(plan, by.overlap), job, progress);
 }
 
 }  // namespace spillway

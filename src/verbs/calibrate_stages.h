@@ -63,6 +63,7 @@ class CalibrateStages : public Stages {
   };
 
   virtual int64_t LongestPrompt() const = 0;
+  virtual int64_t UsualSample() const = 0;  // windows, where the flags do not say
 
   Supervisor Supervise(const Setting& setting, const Plan& plan);
 
@@ -71,13 +72,13 @@ class CalibrateStages : public Stages {
   WindowLogprobs Score(const Setting& setting, const Supervised& by, const KvPolicy& kv,
                        const std::vector<TextWindow>& windows);
 
-  // Rows of one window that keep less, each in one of the places, after one that keeps all: as many
-  // as are planned for, and what each token's log-probability is in those that there are. They
-  // begin alike, so that their prompt is computed once, where the plan holds prefixes. Of the
-  // supervisor's plan and this work only that may differ which the window says.
-  Workload WorkOfLess(const TextWindow& window, std::size_t num_places) const;
-  WindowLogprobs ScoreLess(const Setting& setting, const Supervised& by, const TextWindow& window,
-                           std::span<const KvLess> places);
+  // Rows of one window that keep less, each in one of the places, after one that keeps all. They
+  // begin alike, so that their prompt is computed once, where the plan holds prefixes.
+  Workload WorkOfLess(const TextWindow& window, int64_t num_places) const;
+  // Runs such rows, at most as many as the supervisor's plan is of; it may be another window's.
+  void ScoreLess(const Setting& setting, const Supervised& by, const TextWindow& window,
+                 std::span<const KvLess> places, const TellLogprobs& tell,
+                 const ProgressFn& progress);
 
   const Config& flags_;
   const OpenedModel& model_;

@@ -8,7 +8,6 @@
 
 #include "policies/kv/head_budgets.h"
 #include "spillway/error.h"
-#include "spillway/round.h"
 #include "src/base/standard_error.h"
 
 namespace spillway {
@@ -35,14 +34,18 @@ class Calibration {
     const std::vector<KvLess> places = PlacesAlone();
     std::vector<double> costs = job_.known_costs;
     while (std::ssize(costs) < NumCosts(job_)) {
-      const std::size_t begin = costs.size() % places.size();
-      const auto next =
-          std::span(places).subspan(begin).first(std::min(job_.most_places, places.size() - begin));
-      const WindowLogprobs found =
-          job_.measure_less(static_cast<int64_t>(costs.size() / places.size()), next);
-      for (std::size_t place = 1; place <= next.size(); ++place)
-        costs.push_back(LossOf(WindowSet::kOneHead, {found.front()}, {found.at(place)}).divergence);
-      job_.note_costs(costs);
+      const auto window = static_cast<int64_t>(costs.size() / places.size());
+      std::optional<std::vector<float>> full;
+      job_.measure_less(
+          window, std::span(places).subspan(costs.size() % places.size()),
+          [&](const std::vector<float>& of_window) {
+            if (!full) {
+              full = of_window;
+              return;
+            }
+            costs.push_back(LossOf(WindowSet::kOneHead, {*full}, {of_window}).divergence);
+            job_.note_costs(costs);
+          });
     }
     return costs;
   }
@@ -242,16 +245,9 @@ HeadShares EvenShares(const HeadCalibrationJob& job, double share) {
                     std::vector<double>(static_cast<std::size_t>(job.num_kv_heads), share));
 }
 
-int64_t NumCosts(const HeadCalibrationJob& job) {
-  return job.num_windows * job.num_layers * (job.num_kv_heads + 1);
-}
+int64_t NumPlaces(const HeadCalibrationJob& job) { return job.num_layers * (job.num_kv_heads + 1); }
 
-int64_t NumHeadRuns(const HeadCalibrationJob& job) {
-  const int64_t of_window = NumCosts(job) / job.num_windows;
-  const int64_t missing = NumCosts(job) - std::ssize(job.known_costs);
-  const auto most = static_cast<int64_t>(job.most_places);
-  return missing / of_window * DivideUp(of_window, most) + DivideUp(missing % of_window, most);
-}
+int64_t NumCosts(const HeadCalibrationJob& job) { return job.num_windows * NumPlaces(job); }
 
 std::string HeadTable(const HeadFindings& found) {
   std::string text = "  layer   share of a row's tokens that each KV head keeps, in %\n";

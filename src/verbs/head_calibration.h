@@ -15,6 +15,7 @@ namespace spillway {
 
 // Of a set of windows: the log-probability of each token that is scored, [window][token].
 using WindowLogprobs = std::vector<std::vector<float>>;
+using TellLogprobs = std::function<void(const std::vector<float>& of_window)>;
 
 // Windows by what they are for: one head at a time; all heads together, after a long prompt, most
 // of the window, or a short one.
@@ -70,11 +71,11 @@ struct HeadCalibrationJob {
   KvBits kv_bits = {};            // that `measure` holds the cache in for the budgets
   std::function<double(const HeadShares& shares)> bytes;
   std::vector<WindowSet> joint_sets;  // those with windows
-  // Of one of num_windows windows, with the cache of 16 bits: all tokens kept, then less in each of
-  // the places alone, at most most_places.
-  std::function<WindowLogprobs(int64_t window, std::span<const KvLess> places)> measure_less;
+  // Of one of num_windows windows, with the cache of 16 bits: tells of all tokens kept, then of
+  // less in each of the places alone, in their order.
+  std::function<void(int64_t window, std::span<const KvLess> places, const TellLogprobs& tell)>
+      measure_less;
   int64_t num_windows = 1;
-  std::size_t most_places = 1;
   // Of a set of windows, with these shares, the cache as it is to be held; and the full cache of 16
   // bits.
   std::function<WindowLogprobs(const HeadShares& shares, WindowSet set)> measure;
@@ -99,10 +100,9 @@ int64_t NumJointSettings(const HeadCalibrationJob& job);
 // Every head with this share.
 HeadShares EvenShares(const HeadCalibrationJob& job, double share);
 
-// Costs of all windows, and calls of `measure_less` that CostsOfHeads makes for those that are not
-// known.
+// Heads, and layers, that are measured alone; and costs of them in all windows.
+int64_t NumPlaces(const HeadCalibrationJob& job);
 int64_t NumCosts(const HeadCalibrationJob& job);
-int64_t NumHeadRuns(const HeadCalibrationJob& job);
 
 // Estimate of KL(full || other) in nats a token, and how the windows of a set differ.
 SetLoss LossOf(WindowSet set, const WindowLogprobs& full, const WindowLogprobs& other);

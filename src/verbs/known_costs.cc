@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "src/base/json_node.h"
 #include "src/base/json_text.h"
@@ -24,14 +25,17 @@ std::filesystem::path PathBeside(const std::filesystem::path& output) {
 KnownCosts::KnownCosts(const std::filesystem::path& output, const OtherFiles& others)
     : path_(PathBeside(output)), file_("--output", path_, others) {}
 
-std::vector<double> KnownCosts::Read(const std::string& identity, std::size_t most) const {
+std::vector<double> KnownCosts::Read(const std::string& identity, std::size_t most) {
   std::error_code ignored;
   if (path_.empty() || !std::filesystem::exists(path_, ignored)) return {};
   const JsonOrigin origin = {path_.string()};
   try {
     const nlohmann::json document = ReadJsonFile(path_, origin);
     const JsonNode root(document, origin);
-    if (root.Member("identity").Text() != identity) return {};
+    if (root.Member("identity").Text() != identity) {
+      holds_other_ = true;
+      return {};
+    }
     std::vector<double> costs;
     for (const JsonNode& cost : root.Member("costs").Items())
       costs.push_back(cost.Number(0.0, 1e9));
@@ -41,8 +45,12 @@ std::vector<double> KnownCosts::Read(const std::string& identity, std::size_t mo
   }
 }
 
-void KnownCosts::Write(const std::string& identity, const std::vector<double>& costs) const {
+void KnownCosts::Write(const std::string& identity, const std::vector<double>& costs) {
   if (path_.empty()) return;
+  if (std::exchange(holds_other_, false)) {
+    std::error_code ignored;  // where it cannot be kept it is replaced
+    std::filesystem::rename(path_, path_.parent_path() / kept_name(), ignored);
+  }
   nlohmann::ordered_json json;
   json["identity"] = identity;
   json["costs"] = costs;

@@ -22,11 +22,15 @@ class KnownCosts {
 
   // Costs of the same calibration, at most so many; none of another one, or of a file that is not
   // whole or no such file.
-  std::vector<double> Read(const std::string& identity, std::size_t most) const;
+  std::vector<double> Read(const std::string& identity, std::size_t most);
+  // Whether the file held costs of another calibration: the first Write renames it to kept_name().
+  bool holds_other() const { return holds_other_; }
+  std::string kept_name() const { return name() + ".old"; }
   // Throws: Error kIo, kDiskSpace, kPath, kSystemLimit.
-  void Write(const std::string& identity, const std::vector<double>& costs) const;
+  void Write(const std::string& identity, const std::vector<double>& costs);
 
  private:
+  bool holds_other_ = false;
   std::filesystem::path path_;
   ReportFile file_;
 };

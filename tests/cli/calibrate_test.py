@@ -152,6 +152,9 @@ class Calibrate(harness.VerbTest):
             self.run_verb("calibrate", *words, *other)
             first = json.loads((self.folder / "kv.json").read_text())["kv"]["head_budgets"][0][0]
             self.assertEqual(first == 1.0, taken)
+            old = self.folder / "kv.json.costs.old"
+            self.assertEqual(old.exists() and json.loads(old.read_text()) == known, not taken)
+            old.unlink(missing_ok=True)
 
     def stopped_after_a_window(self, words, costs, of_all):
         line = [str(word) for word in (BINARY, "calibrate", *words)]
