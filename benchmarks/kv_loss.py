@@ -126,8 +126,8 @@ class Study:
             options = self.options
             window = options.calibrate_window or options.window
             found = self.options.output.with_suffix(".calibrated.json")
-            self.run("calibrate", "--text", self.between, "--sample", options.sample, "--window", window, "--output", found,
-                     *flags)
+            sample = ["--sample", options.sample] if options.sample else []
+            self.run("calibrate", "--text", self.between, *sample, "--window", window, "--output", found, *flags)
             found.rename(policy)
         return policy
 
@@ -210,7 +210,7 @@ def parse_arguments():
     parser.add_argument("--policy", type=pathlib.Path, action="append", default=[], metavar="FILE", help="a policy file to measure")
     parser.add_argument("--max-loss", default="1%", help="of budgets per layer (default: 1%%)")
     parser.add_argument("--kv-bytes", type=comma_list, default=["20"], help="percent, of budgets per head (default: 20)")
-    parser.add_argument("--sample", type=int, default=16, help="windows for calibrate (default: 16)")
+    parser.add_argument("--sample", type=int, help="windows for calibrate (default: its own)")
     parser.add_argument("--calibrate-window", type=int, help="tokens of these (default: those of --window)")
     parser.add_argument("--threads", type=int, help="compute threads of spillway (default: its own)")
     options = parser.parse_args()

@@ -192,7 +192,7 @@ def parse_arguments():
     parser.add_argument("--kv-bytes", type=kv_loss.comma_list, default=["20"], help="percent, of budgets per head")
     parser.add_argument("--layers", action="store_true", help="budgets per layer too, which take hours")
     parser.add_argument("--max-loss", default="1%", help="of budgets per layer")
-    parser.add_argument("--sample", type=int, default=16, help="windows for calibrate")
+    parser.add_argument("--sample", type=int, help="windows for calibrate (default: its own)")
     parser.add_argument("--shadow", default="25%", help="documents that the receipt compares")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--quick", action="store_true")
