@@ -322,9 +322,9 @@ struct KvRunPlace {
 // A row in a decoder layer, or in any of a class.
 struct KvRowAt {
   int64_t kv_class = 0;
-  int64_t row_tokens = 0;      // prompt + max new tokens
-  int64_t decoder_layer = 0;   // any of the class, where the row keeps less nowhere
-  KvLess less = {};            // than the policy says; no more
+  int64_t row_tokens = 0;     // prompt + max new tokens
+  int64_t decoder_layer = 0;  // any of the class, where the row keeps less nowhere
+  KvLess less = {};           // than the policy says; no more
 };
 
 // Calls `visit` with each run of a row, in their order. Slots are those of the policy, whatever

@@ -8,7 +8,7 @@
 
 #include "spillway/kv_place.h"
 #include "spillway/kv_policy.h"  // KvLess
-#include "spillway/model.h"  // TokenId
+#include "spillway/model.h"      // TokenId
 #include "spillway/tier.h"
 
 namespace spillway {

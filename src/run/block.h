@@ -132,8 +132,8 @@ class BlockBuilder {
  private:
   class JobRequests;  // a job's requests on their way into waiting_
 
-  // Throws: Error kResume for a request that does not begin with the plan's prefix.
   void CheckLess(const Request& request) const;
+  // Throws: Error kResume for a request that does not begin with the plan's prefix.
   void RefuseOtherPrefix(const Request& request) const;
   void AddRow(ComposedRow composed, RowBatch& batch);
 

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -214,7 +213,8 @@ class HeadStages final : public CalibrateStages {
   void ReadCosts(const std::string& identity) {
     job_.known_costs = known_.Read(identity, static_cast<std::size_t>(NumCosts(job_)));
     costs_ = job_.known_costs;
-    write_costs_ = [this, identity] { known_.Write(identity, costs_); };
+    num_written_ = costs_.size();
+    identity_ = identity;
     const std::string file = Printable(known_.name());
     if (known_.holds_other()) {
       line_.Warn(fmt::format("{}: is of another calibration, and is kept as {}", file,
@@ -250,10 +250,10 @@ class HeadStages final : public CalibrateStages {
     try {
       job_.known_costs = CostsOfHeads(job_);
     } catch (const Error&) {
-      write_costs_();
+      WriteNewCosts();
       throw;
     }
-    write_costs_();
+    WriteNewCosts();
   }
 
   // What the full cache of 16 bits says in the other windows.
@@ -293,16 +293,19 @@ class HeadStages final : public CalibrateStages {
     for (const WindowSet set : job_.joint_sets) work_ += settings * WorkOf(set);
   }
 
+  void WriteNewCosts() {
+    if (costs_.size() == num_written_) return;
+    known_.Write(identity_, costs_);
+    num_written_ = costs_.size();
+  }
+
   // Called often while heads are measured alone. Keeps what is known of them, and says how far it
   // is.
   void NoteHeads(double work_done) {
     const auto now = std::chrono::steady_clock::now();
     if (now - noted_ < std::chrono::seconds(1)) return;
     noted_ = now;
-    if (costs_.size() > num_written_) {
-      num_written_ = costs_.size();
-      write_costs_();
-    }
+    WriteNewCosts();
     Note(fmt::format("calibrating: {} of {} KV heads and layers alone", costs_.size(),
                      NumCosts(job_)),
          work_done);
@@ -350,7 +353,7 @@ class HeadStages final : public CalibrateStages {
   double work_done_ = 0.0;
   std::vector<double> costs_;  // known so far
   std::size_t num_written_ = 0;
-  std::function<void()> write_costs_;
+  std::string identity_;  // of what they are costs of
   std::chrono::steady_clock::time_point noted_;
   bool said_ = false;
   HeadFindings found_;

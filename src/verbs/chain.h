@@ -42,7 +42,7 @@ struct PlannedRun {
   const Schedule& schedule;
 };
 
-// The stages of one verb, each called once, in this order. A verb that goes only a part of the way
+// The stages of one verb, each called once by RunChain, in this order. A verb that goes only a part of the way
 // leaves out Run. Constructed with what the verb writes, which is checked before anything is read.
 class Stages {
  public:

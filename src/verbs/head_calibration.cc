@@ -78,7 +78,7 @@ class Calibration {
 
   // Over the windows, which score as many tokens each.
   std::vector<double> MeanCosts() const {
-    std::vector<double> costs(num_heads() + whole_.size());
+    std::vector<double> costs(static_cast<std::size_t>(NumPlaces(job_)));
     for (std::size_t at = 0; at < job_.known_costs.size(); ++at)
       costs[at % costs.size()] += job_.known_costs[at] / static_cast<double>(job_.num_windows);
     return costs;

@@ -90,12 +90,11 @@ void AddRequest(const json& line, int64_t number, LineCounts& counts) {
 
 void AddChoice(const std::string& text, const json& taken, LineCounts& counts) {
   const auto logprob = taken.at("logprob").get<double>();
-  const std::string shown = Printable(text, 60);
-  if (counts.choices.size() >= LineCounts::kMostChoices && !counts.choices.contains(shown)) {
+  if (counts.choices.size() >= LineCounts::kMostChoices && !counts.choices.contains(text)) {
     ++counts.num_other_choices;
     return;
   }
-  LineCounts::Choice& choice = counts.choices[shown];
+  LineCounts::Choice& choice = counts.choices[text];
   ++choice.num_lines;
   choice.logprob_sum += logprob;
 }
@@ -179,7 +178,7 @@ std::string ChoicesText(const LineCounts& counts) {
     text += InspectRow(
         at == 0 ? "choices" : "",
         fmt::format("{:>7}  {:>5.1f} %  \"{}\", mean log-probability {:.2f}", choice.num_lines,
-                    100.0 * num / static_cast<double>(counts.num_answers), name,
+                    100.0 * num / static_cast<double>(counts.num_answers), Printable(name, 60),
                     choice.logprob_sum / num));
   }
   if (others > 0) text += InspectRow("", fmt::format("{:>7}  others", others));

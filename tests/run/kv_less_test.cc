@@ -2,7 +2,6 @@
 // so of all rows, wherever KV lies and whether their prompts' common beginning is computed once.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
