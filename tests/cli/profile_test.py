@@ -124,10 +124,11 @@ class QuickProfileOfAJob(ProfileTest):
     SENTENCE = b"a quick profile is made first"
 
     def words(self, num_rows):
-        """A job of days on two threads, by its arithmetic alone, where it has many rows."""
+        """A job of days on two threads, by its arithmetic alone, where it has many rows. Its memory is given: a profile is
+        made only where there are 2 GiB, and what is left of the machine's is for its other programs to say."""
         source = harness.write_jsonl(self.folder / "in.jsonl", [{"token_ids": [5] * 50, "max_tokens": 1900}] * num_rows)
         return ["generate", "--model", "opt-125m", "--dummy-weights", "--tokenizer", "none", "--input", source, "--threads", 2,
-                "--output", self.folder / "out.jsonl", "--offload-dir", self.offload, "--no-progress"]
+                "--cpu-memory", "4GiB", "--output", self.folder / "out.jsonl", "--offload-dir", self.offload, "--no-progress"]
 
     def start(self, *words):
         process = subprocess.Popen([str(word) for word in [BINARY, *words]], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
