@@ -6,9 +6,11 @@
 // bf16 or TF32 units lose 1000 or 100 times as much. Sums of 512 k are added in order. This fixes
 // every bit, whatever the number of rows. The unit flushes denormals: parts of x under 2^-126 count
 // as zero. Rounded (kAmxBf16), x and fp16 weights are one bf16 each, to the nearest even: one
-// product, which loses up to 2^-8 of either. The weights are the A tile (16 outputs x 32 k, as they
-// lie in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x is split
-// once per call (PackAmx), weights as they are read.
+// product, which loses up to 2^-8 of either. Quantised weights whose groups have several steps
+// become floats and then hi + lo as fp16 ones do, to 17 bits where they have more; those of kMxfp4
+// are one bf16 exactly. The weights are the A tile (16 outputs x 32 k, as they lie in memory) and x
+// the B tile (pairs of k x rows), so that no weight is transposed. x is split once per call
+// (PackAmx), weights as they are read.
 #include <immintrin.h>
 
 #include "kernels/matmul/matmul_amx_split.h"
@@ -36,8 +38,13 @@ constexpr int64_t kGroupLines = 4;
 constexpr int64_t kGroupsAhead = 2;
 
 // Weights are split this many steps before they are multiplied: a tile cannot be loaded from stores
-// that have not reached the cache.
-constexpr int64_t kStepsAhead = 3;
+// that have not reached the cache. A group of quantised weights has two steps: during the first of
+// them eight of its 16 lines are split, during the second the others.
+template <DType kType>
+constexpr int64_t kStepsAhead = IsQuantised(kType) ? 4 : 3;
+template <DType kType>
+constexpr int64_t kRingSteps = IsQuantised(kType) ? 2 * kAmxRingSteps : kAmxRingSteps;
+static_assert(kAmxRingBytes == kRingSteps<DType::kGgufQ8> * 2 * kTileBytes);
 
 // Kind of the later step whose weights are split during this one: none, a full step of 32 k, or the
 // shorter last one of a row.
@@ -74,19 +81,19 @@ struct BlocksOfX {
 
 template <DType kType, AmxX kX, int kRowBlocks>
 struct Stream {
-  static constexpr int kLines = kPanelOuts;
+  static constexpr int kLines = IsQuantised(kType) ? kPanelOuts / 2 : kPanelOuts;  // of a step
   static constexpr int64_t kXParts = AmxXParts(kX);
-  static constexpr int kPhases = kX == AmxX::kRounded ? 1 : kType == DType::kF16 ? 3 : 2;
+  static constexpr int kPhases = kX == AmxX::kRounded ? 1 : Parts(kType, kX) == 2 ? 3 : 2;
   static constexpr int64_t kRingBytes = Parts(kType, kX) * kTileBytes;
 
-  const PanelRows<uint16_t>& rows;
+  const PanelRows<std::byte>& rows;
   const BlocksOfX<kX, kRowBlocks>& x;
   int64_t in;
   int64_t columns;
   int64_t step_begin;
   int64_t step_end;
-  int64_t jump;     // elements from (this panel, step_end) to where this worker likely reads next
-  std::byte* ring;  // kAmxRingSteps x [part][16 outs][64 B]
+  int64_t jump;     // bytes from (this panel, step_end) to where this worker likely reads next
+  std::byte* ring;  // kRingSteps x [part][16 outs][64 B]
   float* part;      // the sums of one run of kSumSteps
 
   // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
@@ -98,7 +105,7 @@ struct Stream {
     return kPhases == 1 ? 6 + block % 2 : 6 + XPart(phase);
   }
 
-  std::byte* Ring(int64_t step) const { return ring + step % kAmxRingSteps * kRingBytes; }
+  std::byte* Ring(int64_t step) const { return ring + step % kRingSteps<kType> * kRingBytes; }
 
   template <int kTile>
   void LoadWeights(int64_t step, int weight_part) const {
@@ -109,27 +116,48 @@ struct Stream {
     LoadTile<kTile>(x.block[block] + (step * kXParts + x_part) * columns * 64, columns * 4);
   }
 
-  // Lines [kBegin, kEnd) of `step`.
+  // Lines [kBegin, kEnd) of those that are split with `step`.
   template <Split kSplit, int kBegin, int kEnd>
   inline __attribute__((always_inline)) void SplitLines(int64_t step, int64_t ahead) const {
-    if constexpr (kSplit != Split::kNone) {
+    if constexpr (kSplit == Split::kNone) {
+      return;
+    } else if constexpr (IsQuantised(kType)) {
+      SplitGroups<kBegin, kEnd>(step, ahead);
+    } else {
       std::byte* to = Ring(step);
 #pragma GCC unroll 8
       for (int line = kBegin; line < kEnd; ++line) {
-        const uint16_t* coming = rows.weight[line / kGroupLines * kGroupLines + step % kGroupLines];
+        const std::byte* coming =
+            rows.weight[line / kGroupLines * kGroupLines + step % kGroupLines];
         _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kGroupLines * 64,
                      _MM_HINT_T0);
-        const uint16_t* from = rows.weight[line] + step * kStepK;
+        const std::byte* from = rows.weight[line] + BytesBefore<kType>(step);
         SplitLine<kType, kX, kSplit == Split::kTail>(from, in - step * kStepK, to + line * 64);
       }
     }
   }
 
-  // Bytes from the start of a row to the group prefetched while `step` is split: in the same row or
-  // behind the jump.
+  // As many of the group that `step` is half of. Codes past the end of a row meet an x of zero.
+  template <int kBegin, int kEnd>
+  inline __attribute__((always_inline)) void SplitGroups(int64_t step, int64_t ahead) const {
+    const int64_t half = step % 2;
+    std::byte* to = Ring(step - half);
+#pragma GCC unroll 2
+    for (int i = kBegin; i < kEnd; ++i) {
+      const int64_t line = half * kLines + i;
+      const std::byte* group = rows.weight[line] + BytesBefore<kType>(step - half);
+      _mm_prefetch(reinterpret_cast<const char*>(group) + ahead, _MM_HINT_T1);
+      SplitGroup<kType>(group, to + line * 64, to + kRingBytes + line * 64);
+    }
+  }
+
+  // Bytes from the start of a row to the group of lines prefetched while `step` is split, in the
+  // same row or behind the jump; of quantised weights from what is split to its like behind it.
   int64_t Ahead(int64_t step) const {
+    if constexpr (IsQuantised(kType))
+      return jump + BytesBefore<kType>(step_end) - BytesBefore<kType>(step_begin);
     const int64_t coming = (step / kGroupLines + kGroupsAhead) * kGroupLines;
-    return coming * 64 + (coming < step_end ? 0 : jump * 2);
+    return coming * 64 + (coming < step_end ? 0 : jump);
   }
 
   // One product of a block of rows, with the loads it is the first to need, and its share of the
@@ -146,7 +174,7 @@ struct Stream {
     constexpr int kProduct = kBlock * kPhases + kPhase;
     constexpr int kProducts = kRowBlocks * kPhases;
     SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(
-        step + kStepsAhead, ahead);
+        step + kStepsAhead<kType>, ahead);
   }
 
   template <Split kSplit, int kProduct = 0>
@@ -169,9 +197,11 @@ struct Stream {
   }
 
   void Run(float* sums) const {
-    const bool tail = in < step_end * kStepK;
-    const int64_t full_end = tail ? step_end - 1 : step_end;
-    for (int64_t step = step_begin; step < MinOf(step_end, step_begin + kStepsAhead); ++step) {
+    const bool tail = !IsQuantised(kType) && in < step_end * kStepK;
+    const int64_t split_end = IsQuantised(kType) ? RoundUp(step_end, 2) : step_end;
+    const int64_t full_end = tail ? step_end - 1 : split_end;
+    const int64_t ready = MinOf(split_end, step_begin + kStepsAhead<kType>);
+    for (int64_t step = step_begin; step < ready; ++step) {
       if (step < full_end) {
         SplitLines<Split::kFull, 0, kLines>(step, Ahead(step));
       } else {
@@ -182,10 +212,10 @@ struct Stream {
       const int64_t end = MinOf(step_end, begin + kSumSteps);
       ZeroSums();
       for (int64_t step = begin; step < end; ++step) {
-        const int64_t split = step + kStepsAhead;
+        const int64_t split = step + kStepsAhead<kType>;
         if (split < full_end) {
           Step<Split::kFull>(step, Ahead(split));
-        } else if (split < step_end) {
+        } else if (split < split_end) {
           Step<Split::kTail>(step, Ahead(split));
         } else {
           Step<Split::kNone>(step, 0);
@@ -206,23 +236,25 @@ void FinishSums(const MatmulTile& tile, int64_t out, int64_t row, const float* s
 }
 
 // Steps of a block of k.
-struct Steps {
+struct StepRange {
   int64_t begin;
   int64_t end;
 };
 
-// Elements from (`out`, steps.end) to what the worker reads after this panel: the next panel of the
+// Bytes from (`out`, steps.end) to what the worker reads after this panel: the next panel of the
 // block, the first of the next block, or the next tile.
-inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) {
+template <DType kType>
+inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, StepRange steps) {
+  const int64_t row_bytes = RowBytes(kType, tile.in);
   if (out + kPanelOuts < tile.out_begin + tile.num_outs) {
-    return kPanelOuts * tile.in - (steps.end - steps.begin) * kStepK;
+    return kPanelOuts * row_bytes - BytesBefore<kType>(steps.end) + BytesBefore<kType>(steps.begin);
   }
-  if (steps.end < AmxStepsK(tile.in)) return (tile.out_begin - out) * tile.in;
-  return (tile.next_out_begin - out) * tile.in - steps.end * kStepK;
+  if (steps.end < AmxStepsK(tile.in)) return (tile.out_begin - out) * row_bytes;
+  return (tile.next_out_begin - out) * row_bytes - BytesBefore<kType>(steps.end);
 }
 
 template <DType kType, AmxX kX, int kRowBlocks>
-void StreamBlock(const MatmulTile& tile, Steps steps) {
+void StreamBlock(const MatmulTile& tile, StepRange steps) {
   constexpr int64_t kRows = kRowBlocks * 16;
   std::byte* ring = tile.scratch;
   float* part = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
@@ -230,10 +262,11 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
   const int64_t columns = AmxBlockRows(tile.total_rows);
   const int64_t row_end = tile.row_begin + tile.num_rows;
   for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kPanelOuts) {
-    const PanelRows<uint16_t> rows(tile, tile.in, out);
+    const PanelRows<std::byte> rows(tile, RowBytes(kType, tile.in), out);
     for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
-      const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
-                                                 : JumpAfterPanel(tile, out, steps);
+      const int64_t jump = row + kRows < row_end
+                               ? BytesBefore<kType>(steps.begin) - BytesBefore<kType>(steps.end)
+                               : JumpAfterPanel<kType>(tile, out, steps);
       const BlocksOfX<kX, kRowBlocks> x(tile, row / 16);
       Stream<kType, kX, kRowBlocks>{rows,      x,    tile.in, columns, steps.begin,
                                     steps.end, jump, ring,    part}
@@ -306,21 +339,23 @@ using PairX = BlocksOfX<AmxX::kRounded, 2>;
 
 template <DType kType>
 struct PanelPair {
+  static constexpr int64_t kLineBytes = BytesBefore<kType>(1);
+
   const MatmulTile& tile;
-  Steps steps;         // at most kSumSteps
+  StepRange steps;     // at most kSumSteps
   std::byte* weights;  // [step][panel][16 outs][64 B]
 
   void CopyPanel(int64_t out, int64_t panel) const {
-    const PanelRows<uint16_t> rows(tile, tile.in, out);
+    const PanelRows<std::byte> rows(tile, RowBytes(kType, tile.in), out);
     const int64_t full_end = MinOf(steps.end, tile.in / kStepK);
     for (int64_t line = 0; line < kPanelOuts; ++line) {
-      const uint16_t* row = rows.weight[line];
+      const std::byte* row = rows.weight[line];
       std::byte* to = weights + panel * kTileBytes + line * 64;
       int64_t step = steps.begin;
       for (; step < full_end; ++step, to += kPairStepBytes)
-        SplitLine<kType, AmxX::kRounded, false>(row + step * kStepK, kStepK, to);
+        SplitLine<kType, AmxX::kRounded, false>(row + step * kLineBytes, kStepK, to);
       if (step == steps.end) continue;
-      SplitLine<kType, AmxX::kRounded, true>(row + step * kStepK, tile.in - step * kStepK, to);
+      SplitLine<kType, AmxX::kRounded, true>(row + step * kLineBytes, tile.in - step * kStepK, to);
     }
   }
 
@@ -362,7 +397,7 @@ void PairTile(const MatmulTile& tile) {
   const ManySums sums = {part + 4 * 256, DivideUp(tile.num_rows, 16)};
   const int64_t num_steps = AmxStepsK(tile.in);
   for (int64_t begin = 0; begin < num_steps; begin += kSumSteps) {
-    const Steps steps = {begin, MinOf(num_steps, begin + kSumSteps)};
+    const StepRange steps = {begin, MinOf(num_steps, begin + kSumSteps)};
     const PanelPair<kType> pair{tile, steps, tile.scratch};
     for (int64_t panel = 0; panel * kPanelOuts < tile.num_outs; panel += 2) {
       const int64_t out = tile.out_begin + panel * kPanelOuts;
@@ -399,11 +434,26 @@ void MulTile(const MatmulTile& tile) {
   tile.num_rows <= 32 ? StreamTile<kType, kX, 2>(tile) : StreamTile<kType, kX, 4>(tile);
 }
 
-template <AmxX kX>
-void MulTileOf(const MatmulTile& tile) {
+// Calls `use` with the type of the weights. Requires: one that becomes floats.
+template <typename Use>
+void WithFloats(DType dtype, Use use) {
+  if (dtype == DType::kF16) return use.template operator()<DType::kF16>();
+  if (dtype == DType::kBF16) return use.template operator()<DType::kBF16>();
+  WithQuantised(dtype, [&]<DType kType>() {
+    if constexpr (PartsOfGroup(kType) > 1) use.template operator()<kType>();
+  });
+}
+
+void MulSplitTile(const MatmulTile& tile) {
   ConfigureTiles(AmxBlockRows(tile.total_rows));
-  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16, kX>(tile)
-                                          : MulTile<DType::kBF16, kX>(tile);
+  WithFloats(tile.piece->weight_dtype, [&]<DType kType>() { MulTile<kType, AmxX::kSplit>(tile); });
+  ReleaseTiles();
+}
+
+void MulRoundedTile(const MatmulTile& tile) {
+  ConfigureTiles(AmxBlockRows(tile.total_rows));
+  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16, AmxX::kRounded>(tile)
+                                          : MulTile<DType::kBF16, AmxX::kRounded>(tile);
   ReleaseTiles();
 }
 
@@ -420,7 +470,7 @@ void Pack(const PackTask& task) {
 
 void PackAmx(const PackTask& task) { Pack<AmxX::kSplit>(task); }
 void PackAmxBf16(const PackTask& task) { Pack<AmxX::kRounded>(task); }
-void MatmulTileAmx(const MatmulTile& tile) { MulTileOf<AmxX::kSplit>(tile); }
-void MatmulTileAmxBf16(const MatmulTile& tile) { MulTileOf<AmxX::kRounded>(tile); }
+void MatmulTileAmx(const MatmulTile& tile) { MulSplitTile(tile); }
+void MatmulTileAmxBf16(const MatmulTile& tile) { MulRoundedTile(tile); }
 
 }  // namespace spillway::kernels

@@ -1,5 +1,6 @@
 // The parts of matmul_amx.cc that make tiles: weights split into bf16 parts, or rounded, as they
-// stream by, and x packed once per call. Private to it: compiled with the unit's flags.
+// stream by, quantised ones as the floats they stand for, and x packed once per call. Private to
+// it: compiled with the unit's flags.
 #pragma once
 
 #include <immintrin.h>
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/convert/quantise_simd.h"
 #include "kernels/matmul/matmul_amx_tile.h"
 #include "kernels/matmul/matmul_isa.h"
 #include "kernels/simd/simd.h"
@@ -16,9 +18,17 @@ namespace {
 
 constexpr int64_t kStepK = 32;
 
-// Weight parts per value.
+// Weight parts per value: a number of kMxfp4 times its scale has two bits after the first.
 constexpr int64_t Parts(DType dtype, AmxX x) {
-  return dtype == DType::kF16 && x == AmxX::kSplit ? 2 : 1;
+  const bool is_bf16 = dtype == DType::kBF16 || dtype == DType::kMxfp4;
+  return is_bf16 || x == AmxX::kRounded ? 1 : 2;
+}
+
+// Bytes of a row before step `step`, of quantised weights in whole groups.
+template <DType kType>
+constexpr int64_t BytesBefore(int64_t step) {
+  if constexpr (!IsQuantised(kType)) return step * kStepK * 2;
+  return DivideUp(step * kStepK, kGroupWeights) * GroupBytes(kType);
 }
 
 // bf16 of f and then of what is left, 8 bits each, as the top halves of floats. Ties go away from
@@ -42,10 +52,27 @@ inline __m512i RoundLine(__m512 f0, __m512 f1) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(f1, f0));
 }
 
+// 32 floats -> their row in the tile, or in two.
+template <DType kType, AmxX kX>
+inline void StoreParts(__m512 f0, __m512 f1, std::byte* to) {
+  if constexpr (kType == DType::kMxfp4) {
+    _mm512_store_si512(to, TopBits(_mm512_castps_si512(f0), _mm512_castps_si512(f1)));
+  } else if constexpr (kX == AmxX::kRounded) {
+    _mm512_store_si512(to, RoundLine(f0, f1));
+  } else {
+    const __m512i hi0 = Round(f0);
+    const __m512i hi1 = Round(f1);
+    _mm512_store_si512(to, TopBits(hi0, hi1));
+    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
+                                                _mm512_castps_si512(Rest(f1, hi1))));
+  }
+}
+
 // One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
 // < 32 of a row.
 template <DType kType, AmxX kX, bool kTail>
-void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
+void SplitLine(const std::byte* bytes, int64_t n, std::byte* to) {
+  const uint16_t* weight = reinterpret_cast<const uint16_t*>(bytes);
   if constexpr (kType == DType::kBF16) {
     const __mmask32 mask = kTail ? (1U << n) - 1U : ~0U;
     const __m512i line =
@@ -55,13 +82,17 @@ void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
     const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
     const __m512 f1 =
         kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
-    if constexpr (kX == AmxX::kRounded) return _mm512_store_si512(to, RoundLine(f0, f1));
-    const __m512i hi0 = Round(f0);
-    const __m512i hi1 = Round(f1);
-    _mm512_store_si512(to, TopBits(hi0, hi1));
-    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
-                                                _mm512_castps_si512(Rest(f1, hi1))));
+    StoreParts<kType, kX>(f0, f1, to);
   }
+}
+
+// A group of one output's quantised weights -> its rows in the tiles of two steps.
+template <DType kType>
+void SplitGroup(const std::byte* group, std::byte* to_first, std::byte* to_second) {
+  Simd::F weights[kGroupVectors];
+  LoadGroup<kType>(group, weights);
+  StoreParts<kType, AmxX::kSplit>(weights[0], weights[1], to_first);
+  StoreParts<kType, AmxX::kSplit>(weights[2], weights[3], to_second);
 }
 
 struct Floats {
@@ -69,10 +100,10 @@ struct Floats {
   __m512 second;
 };
 
-// Pairs of k in x must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k + 1) for bf16,
-// as it lies in memory or rounded.
+// Pairs of k in x must match the weights' tiles: (2k, 2k + 1) for bf16, as it lies in memory or
+// rounded, and for numbers of 8 bits, (k, k + 16) for what is split.
 inline Floats PairsOf(const Floats& x, DType weight_dtype) {
-  if (weight_dtype == DType::kF16) return x;
+  if (weight_dtype != DType::kBF16 && weight_dtype != DType::kFp8) return x;
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
   return {_mm512_permutex2var_ps(x.first, even, x.second),

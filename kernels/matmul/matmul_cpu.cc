@@ -18,6 +18,13 @@ struct Method {
   int64_t max_tile_rows;
 };
 
+// True of codes that an instruction set multiplies as they are. Tiles add whole groups, which must
+// have one step: others become floats there. Numbers of 8 bits are none.
+bool MultipliesCodesOf(DType dtype, Isa isa) {
+  if (!MultipliesCodes(isa) || !IsQuantised(dtype) || dtype == DType::kFp8) return false;
+  return !HasTiles(isa) || PartsOfGroup(dtype) == 1;
+}
+
 #if defined(SPILLWAY_X86)
 // Requires: MultipliesCodes(isa).
 Method MethodOfCodes(Isa isa) {
@@ -33,7 +40,9 @@ Method MethodOfCodes(Isa isa) {
 
 Method MethodOf(Isa isa, DType weight_dtype) {
 #if defined(SPILLWAY_X86)
-  if (MultipliesCodes(isa) && IsQuantised(weight_dtype)) return MethodOfCodes(isa);
+  if (MultipliesCodesOf(weight_dtype, isa)) return MethodOfCodes(isa);
+  if (HasTiles(isa) && weight_dtype == DType::kFp8)
+    return {MatmulTileAmxNumbers, PackAmx, 32, kAmxTileRows};
   if (HasTiles(isa)) {
     return RoundsToBf16(isa) ? Method{MatmulTileAmxBf16, PackAmxBf16, 32, kAmxManyRows}
                              : Method{MatmulTileAmx, PackAmx, 32, kAmxTileRows};
@@ -92,7 +101,7 @@ struct PackGrid {
 
 PackGrid PackGridOf(const MatmulArgs& args, DType weight_dtype, Isa isa) {
   if (isa == Isa::kAvx2) return {SimdBlocksK(args.in), 1, DivideUp(args.rows, kSimdPackRows)};
-  if (!IsQuantised(weight_dtype)) {
+  if (!MultipliesCodesOf(weight_dtype, isa)) {
     if (!HasTiles(isa)) return {Bf16Steps(args.in), 64, Bf16NumGroups(args.rows)};
     return {AmxStepsK(args.in), 16, AmxNumBlocks(args.rows)};
   }
@@ -141,23 +150,19 @@ bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
-// The form of an instruction set for groups of parts: tiles add whole groups, which must have one
-// step.
-Isa PartsForm(Isa isa) {
-  return std::min(isa, RoundsToBytes(isa) ? Isa::kVnniInt8 : Isa::kAvx512Vnni);
-}
-
-// The instruction set that multiplies such weights: numbers of 8 bits become floats in registers,
-// whatever there is for codes.
-Isa FormFor(DType weight_dtype, Isa isa) {
-  if (weight_dtype == DType::kFp8) return std::min(isa, Isa::kAvx512);
-  return PartsOfGroup(weight_dtype) > 1 ? PartsForm(isa) : isa;
-}
-
 // The instruction set without roundings that were asked for.
 Isa Fp32Form(Isa isa) {
   if (HasTiles(isa)) return Isa::kAmx;
   return std::min(isa, Isa::kAvx512Vnni);
+}
+
+// The instruction set that multiplies such weights.
+Isa FormFor(DType weight_dtype, Isa isa) {
+  const bool has_numbers = weight_dtype == DType::kFp8;
+  if (!has_numbers && PartsOfGroup(weight_dtype) == 1) return isa;
+  if (HasTiles(isa)) return Isa::kAmx;  // faster than bytes without tiles from 16 rows on
+  if (has_numbers) return std::min(isa, Isa::kAvx512);
+  return RoundsToBytes(isa) ? isa : Fp32Form(isa);
 }
 
 // Computes the pieces with weights of `dtype`. x is packed for one type; calls that mix types pack
@@ -216,8 +221,7 @@ int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, 
   const auto bytes = [&](Isa of) {
     return PackedBytes(max_rows, max_in, of) + num_threads * ScratchBytes(of);
   };
-  const Isa fp32 = Fp32Form(isa);
-  return std::max({bytes(isa), bytes(fp32), bytes(PartsForm(isa)), bytes(PartsForm(fp32))});
+  return std::max({bytes(isa), bytes(Fp32Form(isa)), bytes(FormFor(DType::kMxfp4, isa))});
 }
 
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {

@@ -65,9 +65,9 @@ constexpr int64_t kAmxLeastOutGrain = 32;
 constexpr int64_t kAmxBlockBytes =
     832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
 constexpr int64_t kAmxRingSteps = 4;
-constexpr int64_t kAmxRingBytes = kAmxRingSteps * 2 * 1024;
+constexpr int64_t kAmxRingBytes = 2 * kAmxRingSteps * 2 * 1024;  // quantised weights have two steps
 constexpr int64_t kAmxScratchBytes =
-    kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 136 KiB
+    kAmxRingBytes + 8192 + kAmxTileRows * kAmxTileOuts * 4;  // 152 KiB
 // Limits of a tile of more than kAmxTileRows rows, which rounded x may have: its scratch holds two
 // panels of weights for 512 k.
 constexpr int64_t kAmxManyRows = 256;
@@ -155,6 +155,7 @@ void PackAmxBf16(const PackTask& task);
 void MatmulTileAmxBf16(const MatmulTile& tile);
 void PackAmxGroups(const PackTask& task);
 void MatmulTileAmxGroups(const MatmulTile& tile);
+void MatmulTileAmxNumbers(const MatmulTile& tile);  // x as PackAmx makes it
 void PackAmxBytes(const PackTask& task);
 void MatmulTileAmxBytes(const MatmulTile& tile);
 void PackBf16(const PackTask& task);

@@ -72,7 +72,8 @@ bool Supported(Isa isa) {
     case Isa::kAmx:
     case Isa::kAmxBf16:
     case Isa::kAmxInt8:
-      return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") && AskForTiles();
+      return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") &&
+             __builtin_cpu_supports("avx512vbmi") && AskForTiles();
   }
   return false;
 }

@@ -106,7 +106,8 @@ inline constexpr bool kTilesAreMemory = false;
 #endif
 inline std::vector<Isa> ProductIsas(CpuCompute compute) {
   if (!kTilesAreMemory) return SupportedIsas(compute);
-  if (SupportedIsas(CpuCompute::kBf16).empty()) return {};  // the files use its instructions
+  // The files use instructions of these.
+  if (SupportedIsas(CpuCompute::kBf16).empty() || !__builtin_cpu_supports("avx512vbmi")) return {};
   if (compute == CpuCompute::kInt8) return {Isa::kAmxInt8};
   return {compute == CpuCompute::kBf16 ? Isa::kAmxBf16 : Isa::kAmx};
 }

@@ -135,6 +135,7 @@ std::vector<IsaAndDType> EveryCaseOfCodes() {
     for (const DType dtype :
          {DType::kQ8, DType::kQ4, DType::kInt8, DType::kInt4, DType::kMxfp4, DType::kGgufQ8,
           DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
+      if (HasTiles(isa) && PartsOfGroup(dtype) > 1) continue;  // they become floats there
       cases.push_back({isa, dtype});
     }
   }
