@@ -196,7 +196,8 @@ void RefuseWhatCannotRoll(const Model& model, const Machine& machine, const Poli
   const ModelShape& shape = model.shape;
   const std::string name = Printable(shape.name, 40);
   const auto refuse = [](const std::string& reason) {
-    throw Error(ErrorCode::kFlag, "a KV cache that rolls (--rolling): " + reason);
+    throw Error(ErrorCode::kFlag,
+                "a KV cache that rolls (--rolling, or \"rolling\" of the policy file): " + reason);
   };
   if (shape.rope.dims == 0)
     refuse(fmt::format("{} has learned positions, and no others than these", name));

@@ -54,14 +54,20 @@ bool AreExact(std::span<const std::byte> halfs, std::span<const std::byte> value
                           Printable(source.name)));
 }
 
-[[noreturn]] void ThrowOverflow(const CheckpointTensor& source, const TensorSpec& spec) {
-  const std::string_view remedy = IsQuantised(spec.dtype)
-                                      ? "leave --weight-bits out"
-                                      : "set \"torch_dtype\" in config.json to \"bfloat16\"";
+// How weights beyond fp16 are read.
+std::string_view OverflowRemedy(const Checkpoint& checkpoint, const TensorSpec& spec) {
+  if (IsQuantised(spec.dtype)) return "leave --weight-bits out";
+  if (checkpoint.format() == "GGUF") return "get the file in BF16";
+  return "set \"torch_dtype\" in config.json to \"bfloat16\"";
+}
+
+[[noreturn]] void ThrowOverflow(const Checkpoint& checkpoint, const CheckpointTensor& source,
+                                const TensorSpec& spec) {
   throw Error(ErrorCode::kModelUnsupported,
               fmt::format("tensor \"{}\" holds {} values that {} cannot hold; {}",
                           Printable(source.name), DTypeName(source.dtype),
-                          DTypeName(IsQuantised(spec.dtype) ? DType::kF16 : spec.dtype), remedy));
+                          DTypeName(IsQuantised(spec.dtype) ? DType::kF16 : spec.dtype),
+                          OverflowRemedy(checkpoint, spec)));
 }
 
 // Codes are all valid; what they count in may not be.
@@ -182,7 +188,7 @@ void WeightReader::ReadAs(DType to, const WeightRun& run, std::span<std::byte> o
     const bool exact = run.spec->dtype == DType::kMxfp4 && !source.coded.empty();
     const int64_t num_overflows = kernels::Convert(read, source.dtype, part, to);
     if (exact && !AreExact(part, read)) ThrowInexact(source);
-    if (num_overflows > 0) ThrowOverflow(source, *run.spec);
+    if (num_overflows > 0) ThrowOverflow(checkpoint_, source, *run.spec);
   }
 }
 

@@ -37,6 +37,10 @@ constexpr std::string_view kAnnouncement =
 // Memory that a profile takes.
 constexpr int64_t kProfileBytes = int64_t{2} << 30;
 
+constexpr std::string_view kNoMemoryForIt =
+    "the machine's rates are not known, and a profile takes 2 GiB of memory, which --cpu-memory or "
+    "other programs do not leave: what is predicted is of built-in rates\n";
+
 std::vector<std::string> Sources(ProfileLength length, const MeasuredMachine& measured) {
   const bool has_gpu = !measured.rates.gpu.matmul.empty();
   return {fmt::format("measured on this machine by spillway profile{}; disk: {}",
@@ -77,8 +81,7 @@ double Tokens(const Workload& work) {
 
 bool IsWorthAProfile(const Setting& setting, const Workload& work) {
   const Config& config = setting.config;
-  const bool is_asked = config.makes_profile && !config.machine && !KnowsRates(setting.machine);
-  if (!is_asked || setting.machine.cap_bytes[Tier::kCpu] < kProfileBytes) return false;
+  if (!config.makes_profile || config.machine || KnowsRates(setting.machine)) return false;
   return LeastSeconds(setting, work) >= kWorthSeconds;
 }
 
@@ -123,7 +126,9 @@ std::optional<Machine> MakeQuickProfile(const Setting& setting, const Workload& 
                                         ProgressLine& line) {
   if (!IsWorthAProfile(setting, work)) return std::nullopt;
   const Config& config = setting.config;
-  if (config.verbosity != Verbosity::kQuiet) PrintTo(stderr, kAnnouncement);
+  const bool fits = setting.machine.cap_bytes[Tier::kCpu] >= kProfileBytes;
+  if (config.verbosity != Verbosity::kQuiet) PrintTo(stderr, fits ? kAnnouncement : kNoMemoryForIt);
+  if (!fits) return std::nullopt;
   std::optional<Machine> machine;
   try {
     machine = MeasureHost(config, setting.device, ProfileLength::kQuick, line).machine;

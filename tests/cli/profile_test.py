@@ -123,12 +123,12 @@ class Profile(ProfileTest):
 class QuickProfileOfAJob(ProfileTest):
     SENTENCE = b"a quick profile is made first"
 
-    def words(self, num_rows):
+    def words(self, num_rows, memory="4GiB"):
         """A job of days on two threads, by its arithmetic alone, where it has many rows. Its memory is given: a profile is
         made only where there are 2 GiB, and what is left of the machine's is for its other programs to say."""
         source = harness.write_jsonl(self.folder / "in.jsonl", [{"token_ids": [5] * 50, "max_tokens": 1900}] * num_rows)
         return ["generate", "--model", "opt-125m", "--dummy-weights", "--tokenizer", "none", "--input", source, "--threads", 2,
-                "--cpu-memory", "4GiB", "--output", self.folder / "out.jsonl", "--offload-dir", self.offload, "--no-progress"]
+                "--cpu-memory", memory, "--output", self.folder / "out.jsonl", "--offload-dir", self.offload, "--no-progress"]
 
     def start(self, *words):
         process = subprocess.Popen([str(word) for word in [BINARY, *words]], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -140,14 +140,21 @@ class QuickProfileOfAJob(ProfileTest):
         return process
 
     def test_a_long_job_makes_one_and_says_so(self):
-        process = self.start(*self.words(1000))
+        process = self.start(*self.words(4000))
         self.assertIn(self.SENTENCE, process.stderr.readline())
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(30 * harness.SLOWDOWN), 75)
         self.assertFalse(self.cache.exists())
 
+    def test_too_little_memory_for_one_is_said(self):
+        process = self.start(*self.words(4000, "1GiB"))
+        self.assertIn(b"a profile takes 2 GiB of memory", process.stderr.readline())
+        self.assertIn(b" can run: ", process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(30 * harness.SLOWDOWN), 75)
+
     def test_a_flag_and_a_small_job_leave_it_out(self):
-        process = self.start(*self.words(1000), "--no-profile")
+        process = self.start(*self.words(4000), "--no-profile")
         self.assertIn(b" can run: ", process.stderr.readline())
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(30 * harness.SLOWDOWN), 75)

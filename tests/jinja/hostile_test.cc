@@ -11,7 +11,7 @@
 
 #include "tests/jinja/jinja_util.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SPILLWAY_TEST_SANITIZED 1
 #else
 #define SPILLWAY_TEST_SANITIZED 0

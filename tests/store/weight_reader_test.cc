@@ -1,5 +1,6 @@
 #include "src/store/weight_reader.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +39,9 @@ class CountedCheckpoint : public Checkpoint {
 // A matrix of a value that fp16 does not have.
 class LargeCheckpoint : public Checkpoint {
  public:
-  std::string_view format() const override { return "large"; }
+  explicit LargeCheckpoint(std::string_view format) : format_(format) {}
+
+  std::string_view format() const override { return format_; }
   void VisitFiles(const std::function<void(const ModelFile&)>& /*visit*/) const override {}
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t, int64_t, std::span<std::byte> out) const override {
@@ -48,6 +51,7 @@ class LargeCheckpoint : public Checkpoint {
   }
 
  private:
+  std::string_view format_;
   std::vector<CheckpointTensor> tensors_ = {{"ours", DType::kBF16, {2, 64}, 2 * 64 * 2}};
 };
 
@@ -78,18 +82,22 @@ TEST_F(WeightReaderTest, ATransposedMatrixIsCutBetweenRows) {
   EXPECT_EQ(checkpoint_.num_reads(), (kRows + kRowsOfStage - 1) / kRowsOfStage * kCols);
 }
 
-TEST(WeightReaderRangeTest, ValuesBeyondFp16AreToldOfTheKeyThatHoldsThem) {
+TEST(WeightReaderRangeTest, ValuesBeyondFp16AreToldOfWhatHoldsThem) {
   Model model;
   model.layers.push_back({ComputePart::kEmbedding, -1, {{"ours", 2, 64, DType::kF16, {}}}, {}});
-  const LargeCheckpoint checkpoint;
-  const WeightMap map = ResolveWeights(model, checkpoint);
-  const WeightReader reader(checkpoint, map, NonFiniteWeights::kRefuse, 1);
-  std::vector<std::byte> out(std::size_t{2} * 64 * 2);
-  testing::ExpectError(
-      ErrorCode::kModelUnsupported,
-      "holds bf16 values that fp16 cannot hold; set \"torch_dtype\" in config.json", [&] {
-        reader.Read({0, 0, &model.layers[0].tensors[0], 0}, out, 0);
-      });
+  const std::pair<const char*, const char*> kRemedies[] = {
+      {"safetensors", "set \"torch_dtype\" in config.json to \"bfloat16\""},
+      {"GGUF", "get the file in BF16"}};
+  for (const auto& [format, remedy] : kRemedies) {
+    const LargeCheckpoint checkpoint(format);
+    const WeightMap map = ResolveWeights(model, checkpoint);
+    const WeightReader reader(checkpoint, map, NonFiniteWeights::kRefuse, 1);
+    std::vector<std::byte> out(std::size_t{2} * 64 * 2);
+    testing::ExpectError(ErrorCode::kModelUnsupported,
+                         fmt::format("holds bf16 values that fp16 cannot hold; {}", remedy), [&] {
+                           reader.Read({0, 0, &model.layers[0].tensors[0], 0}, out, 0);
+                         });
+  }
 }
 
 }  // namespace
