@@ -81,6 +81,9 @@ struct ModelShape {
   // decoder layers, which are held as they are, and `dtype` of those that it has no codes for, in
   // the order of MatricesOfLayers; one type is that of all; empty: there are no codes.
   std::vector<DType> layer_codes;
+  // The same of the embedding's matrix, which a tied head has too, and of a head's own.
+  std::optional<DType> embedding_codes;
+  std::optional<DType> head_codes;
   TokenId bos = -1;          // -1: none
   std::vector<TokenId> eos;  // any of these ends a row; may be empty
   TokenId pad = -1;
@@ -96,8 +99,7 @@ inline bool HasExperts(const ModelShape& shape, int64_t decoder_layer) {
   return dense.empty() || !dense[static_cast<std::size_t>(decoder_layer)];
 }
 
-// Type of the embedding's and the head's matrices in memory, and of the layers' where these have no
-// codes; the positions' always has 16 bits.
+// Type in memory of matrices that have no codes of their own; the positions' always has 16 bits.
 constexpr DType MatrixDType(const ModelShape& shape) {
   if (shape.weight_bits == 16) return shape.dtype;
   return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;
@@ -108,13 +110,15 @@ DType LayerDType(const ModelShape& shape, int64_t matrix);
 
 // Whether codes of the checkpoint are held as they are.
 inline bool HoldsPublishedCodes(const ModelShape& shape) {
-  return shape.experts.mxfp4 || !shape.layer_codes.empty();
+  return shape.experts.mxfp4 || !shape.layer_codes.empty() || shape.embedding_codes ||
+         shape.head_codes;
 }
 
 // The same model with matrices of 16 bits in the place of such codes.
 inline void DropPublishedCodes(ModelShape& shape) {
   shape.experts.mxfp4 = false;
   shape.layer_codes.clear();
+  shape.embedding_codes = shape.head_codes = std::nullopt;
 }
 
 // Floats of a token's row in a buffer.

@@ -100,6 +100,17 @@ constexpr CodePlace PlaceOfCode(DType dtype, int at) {
   return {at % 8, 4 * (eighth % 2 + eighth / 2 % 2 * 4 + eighth / 4 * 2)};
 }
 
+// The code of weight `at` from the words of a group's codes; all of the type but numbers of kFp8
+// and kMxfp4 count steps.
+constexpr uint32_t CodeOf(DType dtype, const uint32_t* words, int at) {
+  const CodePlace place = PlaceOfCode(dtype, at);
+  if (CodeBits(dtype) == 8) return words[place.word] >> place.shift & 0xFF;
+  const uint32_t low = words[place.word] >> place.shift & 0xF;
+  if (CodeBits(dtype) == 4) return low;
+  const uint32_t highs = words[8 + place.word / 2] >> (place.word % 2 * 16 + place.shift / 2);
+  return low | (highs & 3) << 4;
+}
+
 // A row's groups are summed in this many parts, each from 0 in their order, and the parts are added
 // in theirs: with few rows each part is a warp's work, and with more rows the sums are the same.
 inline constexpr int kSumParts = 8;

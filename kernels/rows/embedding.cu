@@ -31,7 +31,47 @@ __global__ void __launch_bounds__(kThreads) EmbeddingKernel(const EmbeddingArgs 
   }
 }
 
-// One block a token; the FMA of the CPU.
+__device__ float HalfOf(uint32_t word, int half) {
+  return Widen(__ushort_as_half(static_cast<unsigned short>(word >> half * 16)));
+}
+
+__device__ float CodedOf(const uint32_t* group, int64_t index) {
+  return static_cast<float>(reinterpret_cast<const int8_t*>(group)[kCodedScalesAt + index]);
+}
+
+// Step and minimum of the part of a group that a weight is in.
+template <DType kDType>
+__device__ float2 StepAndMinimum(const uint32_t* group, int at) {
+  const int part = at * static_cast<int>(PartsOfGroup(kDType)) / static_cast<int>(kGroupWeights);
+  if constexpr (HasCodedScales(kDType)) {
+    const float step = HalfOf(group[0], 0) * CodedOf(group, part);
+    return {step, -HalfOf(group[0], 1) * CodedOf(group, NumCodedScales(kDType) + part)};
+  } else if constexpr (HasZeroPoint(kDType)) {
+    const float scale = __uint_as_float(group[0] & ~kZeroMask);
+    return {scale, -static_cast<float>(group[0] & kZeroMask) * scale};
+  } else if constexpr (PartsOfGroup(kDType) == 1) {
+    return {HalfOf(group[0], 1), HalfOf(group[0], 0)};
+  } else {
+    const float scale = HalfOf(group[0], part);
+    if constexpr (HasTwoMinimums(kDType)) return {scale, HalfOf(group[kMinimumsAt / 4], part)};
+    return {scale, -static_cast<float>(MiddleCode(kDType)) * scale};
+  }
+}
+
+// Weight `at` of a group, in fp32 as the CPU has it.
+template <DType kDType>
+__device__ float WeightOf(const uint32_t* group, int at) {
+  const uint32_t code = CodeOf(kDType, group + GroupHeadWords(kDType), at);
+  if constexpr (kDType == DType::kFp8) {
+    const auto bits = static_cast<unsigned short>((code & 127) << 7 | (code & 128) << 8);
+    return Widen(__ushort_as_half(bits)) * (kScaleUp * __uint_as_float(group[0]));
+  } else {
+    const float2 of = StepAndMinimum<kDType>(group, at);
+    return __fmaf_rn(static_cast<float>(code), of.x, of.y);
+  }
+}
+
+// One block a token.
 template <DType kDType>
 __global__ void __launch_bounds__(kThreads) PackedEmbeddingKernel(const EmbeddingArgs args) {
   const auto* groups =
@@ -39,27 +79,20 @@ __global__ void __launch_bounds__(kThreads) PackedEmbeddingKernel(const Embeddin
   float* y = args.y + blockIdx.x * args.y_stride;
   for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) {
     const uint32_t* group = groups + col / kGroupWeights * GroupWords(kDType);
-    const CodePlace place = PlaceOfCode(kDType, static_cast<int>(col % kGroupWeights));
-    constexpr auto kMask = static_cast<uint32_t>(MaxCode(kDType));
-    const uint32_t code = group[GroupHeadWords(kDType) + place.word] >> place.shift & kMask;
-    const auto* minimum_and_step = reinterpret_cast<const __half*>(group);
-    const float value =
-        __fmaf_rn(static_cast<float>(code), Widen(minimum_and_step[1]), Widen(minimum_and_step[0]));
-    y[col] = args.scale * value;
+    y[col] = args.scale * WeightOf<kDType>(group, static_cast<int>(col % kGroupWeights));
   }
 }
 
 void LaunchPacked(const EmbeddingArgs& args, Stream& stream) {
-  SPILLWAY_CHECK(args.dtype == DType::kQ8 || args.dtype == DType::kQ4);  // no table has others
   if (args.ids.empty()) return;
+  SPILLWAY_CHECK(args.dtype != DType::kMxfp4);  // of experts alone
   const auto blocks = static_cast<unsigned>(args.ids.size());
-  if (args.dtype == DType::kQ8) {
-    LaunchKernel(PackedEmbeddingKernel<DType::kQ8>, blocks, kThreads, args, stream,
-                 "embedding launch");
-  } else {
-    LaunchKernel(PackedEmbeddingKernel<DType::kQ4>, blocks, kThreads, args, stream,
-                 "embedding launch");
-  }
+  WithQuantised(args.dtype, [&]<DType kDType>() {
+    if constexpr (kDType != DType::kMxfp4) {
+      LaunchKernel(PackedEmbeddingKernel<kDType>, blocks, kThreads, args, stream,
+                   "embedding launch");
+    }
+  });
 }
 
 template <Mode mode>

@@ -12,6 +12,16 @@ std::vector<TensorSource> PublishedUnder(std::string_view prefix, const std::str
   return sources;
 }
 
+namespace {
+
+// Of a matrix of the embedding or the head.
+DType EndDType(const ModelShape& shape, ComputePart part) {
+  const auto& codes = part == ComputePart::kEmbedding ? shape.embedding_codes : shape.head_codes;
+  return shape.weight_bits == 16 ? codes.value_or(shape.dtype) : MatrixDType(shape);
+}
+
+}  // namespace
+
 void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
   model_.layers.push_back({part, decoder_layer, {}, {}});
 }
@@ -19,8 +29,8 @@ void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
 TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols,
                                std::vector<TensorSource> sources) {
   const bool is_of_layer = model_.layers.back().decoder_layer >= 0;
-  const DType dtype =
-      is_of_layer ? LayerDType(model_.shape, num_layer_matrices_++) : MatrixDType(model_.shape);
+  const DType dtype = is_of_layer ? LayerDType(model_.shape, num_layer_matrices_++)
+                                  : EndDType(model_.shape, model_.layers.back().part);
   return AddTensor({std::move(name), rows, cols, dtype, std::move(sources)});
 }
 

@@ -51,6 +51,12 @@ std::string PublishedCodesText(const ModelShape& shape) {
     before = names.size() == 1 ? " and " : ", ";
   }
   if (shape.experts.mxfp4) text += ", experts in MXFP4";
+  const std::optional<DType> head = shape.tied_head ? shape.embedding_codes : shape.head_codes;
+  if (shape.embedding_codes && shape.embedding_codes == head)
+    return text + fmt::format(", embedding and head in {}", DTypeName(*head));
+  if (shape.embedding_codes)
+    text += fmt::format(", embedding in {}", DTypeName(*shape.embedding_codes));
+  if (head) text += fmt::format(", head in {}", DTypeName(*head));
   return text;
 }
 

@@ -147,7 +147,7 @@ std::unique_ptr<Checkpoint> OpenFolder(const fs::path& folder,
 void TakeCodes(const Checkpoint& checkpoint, ModelShape& shape) {
   shape.experts.mxfp4 = HasMxfp4Experts(checkpoint);
   const WeightMap map = ResolveWeights(MakeModel(shape), checkpoint);
-  shape.layer_codes = FindLayerCodes(shape, checkpoint, map).held;
+  HoldCodes(FindPublishedCodes(shape, checkpoint, map), shape);
 }
 
 ModelShape OpenGguf(OpenedModel& model) {
@@ -188,12 +188,10 @@ ModelShape OpenShape(OpenedModel& model) {
   return std::move(config.shape);
 }
 
-// Has the layers' matrices in the codes that the checkpoint publishes, where they can be held.
-void HoldLayerCodes(OpenedModel& model) {
-  LayerCodes codes = FindLayerCodes(model.shape, *model.checkpoint, model.weights);
-  if (codes.held.empty()) return;
+// Has matrices in the codes that the checkpoint publishes, where they can be held.
+void HoldPublishedCodes(OpenedModel& model) {
   ModelShape shape = model.shape;
-  shape.layer_codes = std::move(codes.held);
+  HoldCodes(FindPublishedCodes(model.shape, *model.checkpoint, model.weights), shape);
   static_cast<Model&>(model) = MakeModel(std::move(shape));
 }
 
@@ -207,7 +205,7 @@ OpenedModel OpenModel(const ModelChoice& choice) {
   const bool is_published = model.store.empty() && model.checkpoint != nullptr;
   if (is_published) {
     shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
-    shape.layer_codes.clear();
+    HoldCodes({}, shape);
   }
   // Codes have other NaNs, or none.
   const bool decodes = choice.weight_bits || choice.nonfinite == NonFiniteWeights::kAllow;
@@ -217,7 +215,7 @@ OpenedModel OpenModel(const ModelChoice& choice) {
     model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), choice.seed);
   }
   model.weights = ResolveWeights(model, *model.checkpoint);
-  if (is_published && !decodes) HoldLayerCodes(model);
+  if (is_published && !decodes) HoldPublishedCodes(model);
   model.tokenizer_folder = FindTokenizer(model);
   if (model.tokenizer_folder.empty()) {
     model.tokenizer = std::make_unique<NoTokenizer>(model.shape.vocab_size);

@@ -261,22 +261,30 @@ std::string LayerCodeNames() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-DType LayerCodeOf(const JsonNode& json, const JsonNode& node, const ModelShape& shape) {
+DType CodesOf(const JsonNode& json, const JsonNode& node, const char* key,
+              const ModelShape& shape) {
   const std::string name = node.Text();
   if (name == DTypeName(shape.dtype)) return shape.dtype;
   const auto found = std::ranges::find(kLayerCodes, name, DTypeName);
   if (found != kLayerCodes.end()) return *found;
-  RefuseShape(json, fmt::format("\"layer_codes\" has \"{}\", which is neither {} nor of {}",
+  RefuseShape(json, fmt::format("\"{}\" has \"{}\", which is neither {} nor of {}", key,
                                 Printable(name, 40), DTypeName(shape.dtype), LayerCodeNames()));
+}
+
+std::optional<DType> FindCodes(const JsonNode& json, const char* key, const ModelShape& shape) {
+  const std::optional<JsonNode> found = json.Find(key);
+  if (!found) return std::nullopt;
+  return CodesOf(json, *found, key, shape);
 }
 
 // A name, or one for each matrix. Requires: the rest of the shape is read.
 std::vector<DType> ReadLayerCodes(const JsonNode& json, const ModelShape& shape) {
   const std::optional<JsonNode> found = json.Find("layer_codes");
   if (!found) return {};
-  if (found->value().is_string()) return {LayerCodeOf(json, *found, shape)};
+  if (found->value().is_string()) return {CodesOf(json, *found, "layer_codes", shape)};
   std::vector<DType> codes;
-  for (const JsonNode& node : found->Items()) codes.push_back(LayerCodeOf(json, node, shape));
+  for (const JsonNode& node : found->Items())
+    codes.push_back(CodesOf(json, node, "layer_codes", shape));
   const auto wanted = MatricesOfLayers(shape).size();
   if (codes.size() == wanted) return codes;
   RefuseShape(json,
@@ -343,6 +351,8 @@ Json ShapeToJson(const ModelShape& shape) {
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
   if (!shape.layer_codes.empty()) json["layer_codes"] = LayerCodesJson(shape.layer_codes);
+  if (shape.embedding_codes) json["embedding_codes"] = DTypeName(*shape.embedding_codes);
+  if (shape.head_codes) json["head_codes"] = DTypeName(*shape.head_codes);
   return json;
 }
 
@@ -362,6 +372,8 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
   ReadTokenIds(json, shape);
   CheckHeads(shape, json);
   shape.layer_codes = ReadLayerCodes(json, shape);
+  shape.embedding_codes = FindCodes(json, "embedding_codes", shape);
+  shape.head_codes = FindCodes(json, "head_codes", shape);
   return shape;
 }
 

@@ -129,7 +129,7 @@ std::string DescribeShape(const Model& model) {
   return text;
 }
 
-std::string DescribeObstacle(const LayerCodes& codes) {
+std::string DescribeObstacle(const PublishedCodes& codes) {
   if (codes.held.empty())
     return fmt::format("codes       decoded to 16 bits: {}\n", codes.obstacle);
   return fmt::format("codes       {} of {} matrices of layers have 16 bits, the first: {}\n",
@@ -146,9 +146,9 @@ std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
     const Model model = MakeModel(shape);
     text = DescribeShape(model);
     const WeightMap map = ResolveWeights(model, checkpoint);
-    const LayerCodes codes = FindLayerCodes(shape, checkpoint, map);
-    if (!codes.held.empty()) {
-      shape.layer_codes = codes.held;
+    const PublishedCodes codes = FindPublishedCodes(shape, checkpoint, map);
+    if (!codes.none()) {  // those of a store are in its shape
+      HoldCodes(codes, shape);
       text = DescribeShape(MakeModel(std::move(shape)));
     }
     if (!codes.obstacle.empty()) text += DescribeObstacle(codes);

@@ -94,7 +94,8 @@ std::string DoneByText(int64_t num_requests, const std::optional<Prediction>& pr
   const double total_s = predicted->total_s();
   const double per_hour = 3600.0 * static_cast<double>(num_requests) / total_s;
   return fmt::format(
-      "{} request{}, done about {} (in {}), {} requests/h, prefill {:.0f} % of the time\n",
+      "{} request{}, done about {} (in {}), {} requests/h, passes that read prompts {:.0f} % of "
+      "it\n",
       GroupedText(num_requests), num_requests == 1 ? "" : "s", TimeIn(total_s),
       DurationText(total_s),
       per_hour < 10.0 ? fmt::format("{:.1f}", per_hour) : GroupedText(std::llround(per_hour)),

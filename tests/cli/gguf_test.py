@@ -136,9 +136,10 @@ class Answers(GgufTest):
 
 
 # Types of matrices, the model that they are of, how `inspect` names what holds them, and bytes of a weight of each.
-LONG_CODES = {"attn_q": "Q4_K", "attn_k": "Q5_K", "attn_v": "Q6_K", "attn_output": "Q2_K", "ffn_gate": "Q3_K", "ffn_up": "Q4_K", "ffn_down": "Q6_K"}
-EXPERT_CODES = {"attn_q": "Q4_K", "attn_v": "Q6_K", "ffn_gate_exps": "Q4_K", "ffn_up_exps": "Q5_K", "ffn_down_exps": "Q6_K"}
-MIXED_EXPERTS = {"attn_q": "Q8_0", "attn_k": "Q8_0", "attn_v": "Q8_0", "_exps": "MXFP4"}
+LONG_CODES = {"attn_q": "Q4_K", "attn_k": "Q5_K", "attn_v": "Q6_K", "attn_output": "Q2_K", "ffn_gate": "Q3_K", "ffn_up": "Q4_K", "ffn_down": "Q6_K",
+              "token_embd": "Q6_K"}
+EXPERT_CODES = {"attn_q": "Q4_K", "attn_v": "Q6_K", "ffn_gate_exps": "Q4_K", "ffn_up_exps": "Q5_K", "ffn_down_exps": "Q6_K", "token_embd": "Q4_K"}
+MIXED_EXPERTS = {"attn_q": "Q8_0", "attn_k": "Q8_0", "attn_v": "Q8_0", "_exps": "MXFP4", "output.weight": "Q8_0"}
 SHORT_CODES = {"attn_q": "Q4_0", "attn_k": "Q5_0", "attn_v": "Q8_0", "ffn_gate": "Q4_1", "ffn_up": "Q4_0", "ffn_down": "Q4_1"}
 
 
@@ -219,10 +220,10 @@ class Held(GgufTest):
 
     def test_they_take_their_bytes(self):
         dense = {"q": 40, "k": 60, "v": 60, "output": 60, "gate": 60, "up": 40, "down": 60}
-        types = {"long": ("fp16, layers in q4_k and q6_k", dense),
+        types = {"long": ("fp16, layers in q4_k and q6_k, embedding and head in q6_k\n", dense),
                  "short": ("fp16, layers in fp16, q4_0, q4_1 and q8_0", {"q": 36, "k": 68, "v": 68, "output": 128, "gate": 40, "up": 36, "down": 40}),
-                 "experts": ("bf16, layers in bf16, q4_k and q6_k", {"q": 40, "k": 128, "v": 60, "output": 128, "gate": 40, "up": 60, "down": 60}),
-                 "mxfp4": ("bf16, layers in bf16 and q8_0, experts in MXFP4", {"q": 68, "k": 68, "v": 68, "output": 128, "gate": 36, "up": 36, "down": 36})}
+                 "experts": ("bf16, layers in bf16, q4_k and q6_k, embedding in q4_k\n", {"q": 40, "k": 128, "v": 60, "output": 128, "gate": 40, "up": 60, "down": 60}),
+                 "mxfp4": ("bf16, layers in q8_0, experts in MXFP4, head in q8_0\n", {"q": 68, "k": 68, "v": 68, "output": 68, "gate": 36, "up": 36, "down": 36})}
         for name, file in self.files():
             with self.subTest(name=name):
                 names, bytes_of = types[name]
@@ -233,10 +234,13 @@ class Held(GgufTest):
                 shapes = {"q": (q, hidden), "k": (kv, hidden), "v": (kv, hidden), "output": (hidden, q), "gate": (experts * ffn, hidden),
                           "up": (experts * ffn, hidden), "down": (experts * hidden, ffn)}
                 # Elements of 16 bits stand in no groups.
-                held = sum(rows * (2 * cols if bytes_of[part] == 128 else math.ceil(cols / 64) * bytes_of[part])
-                           for part, (rows, cols) in shapes.items())
-                decoded = sum(2 * rows * cols for rows, cols in shapes.values())
-                self.assertEqual(self.weight_bytes(file, "--weight-bits", 16) - self.weight_bytes(file), 2 * (decoded - held))
+                def bytes_in(rows, cols, group):
+                    return rows * (2 * cols if group == 128 else math.ceil(cols / 64) * group)
+
+                less = 2 * sum(bytes_in(*shape, 128) - bytes_in(*shape, bytes_of[part]) for part, shape in shapes.items())
+                end = (384, hidden)  # the embedding, or the head
+                less += bytes_in(*end, 128) - bytes_in(*end, {"long": 60, "short": 128, "experts": 40, "mxfp4": 68}[name])
+                self.assertEqual(self.weight_bytes(file, "--weight-bits", 16) - self.weight_bytes(file), less)
                 self.assertEqual(self.weight_bytes(file, "--dummy-weights"), self.weight_bytes(file))
 
     def weight_bytes(self, model, *flags):

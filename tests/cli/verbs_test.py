@@ -210,7 +210,7 @@ class Plan(harness.VerbTest):
         small = ["--gpu-batch-size", 4, "--num-gpu-batches", 2]
         text = self.run_verb("plan", *words, *small).stdout.decode()
         self.assertRegex(text, r"\n5,000 requests, done about [^\n]* \(in \d+ h \d\d min\), [\d,]+ requests/h, "
-                               r"prefill \d+ % of the time\n")
+                               r"passes that read prompts \d+ % of it\n")
         self.assertRegex(text, r"\nbound by reading from the disk; most would help leaving block and placement to the search: "
                                r"[^\n]+ in place of \d+ h \d\d min\n$")
         text = self.run_verb("plan", *words).stdout.decode()

@@ -272,7 +272,10 @@ TEST_P(PackedTest, StridesAreKept) {
 
 // Tables of embeddings are never of kMxfp4.
 class PackedTableTest : public PackedTest {};
-INSTANTIATE_TEST_SUITE_P(Bits, PackedTableTest, testing::Values(DType::kQ8, DType::kQ4),
+INSTANTIATE_TEST_SUITE_P(Bits, PackedTableTest,
+                         testing::Values(DType::kQ8, DType::kQ4, DType::kInt8, DType::kInt4,
+                                         DType::kFp8, DType::kGgufQ8, DType::kGgufQ4,
+                                         DType::kGgufM4, DType::kGgufK4, DType::kGgufK6),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 TEST_P(PackedTableTest, EmbeddingIsExact) {
