@@ -4,7 +4,7 @@
 namespace spillway {
 
 // What inputs of products are rounded to: nothing; both sides to bf16 where weights have 16 bits;
-// activations that meet codes to 8 bits, and on AMX the others as for kBf16.
+// activations that meet codes (on AMX: of integers) to 8 bits, and on AMX what kBf16 rounds.
 enum class CpuCompute { kFp32, kBf16, kInt8 };
 
 // As --cpu-compute names it.

@@ -1,11 +1,12 @@
 // Matmul: y = act(x W^T + bias) * times + residual, fp32 x with 16-bit row-major weights, fp32
 // sums. Relative to sqrt(sum (x w)^2) the error is that of an fp32 FMA loop (1e-6 at in = 2048); on
-// AMX 4e-6, with quantised weights 3e-5; on kAvx512Bf16, kAmxBf16 and kAmxInt8 2.5e-3 where weights
-// have 16 bits, and on kVnniInt8 and kAmxInt8 7e-3 where they are codes, unless the call has
-// Arithmetic::kFp32. One routine for every number of rows: each y[row][out] is computed in an order
-// of operations that depends on `in` and the instruction set only, never on the other rows, the
-// split into pieces or the number of threads. Thread rule: one call at a time per pool and
-// workspace.
+// AMX 4e-6, 6e-6 with GGUF's types; 3e-5 where weights are multiplied as codes: all but FP8 on
+// VNNI, those with one step for a group on AMX. On kAvx512Bf16, kAmxBf16 and kAmxInt8 it is 2.5e-3
+// where weights have 16 bits, and on kVnniInt8 and kAmxInt8 7e-3 where they are multiplied as
+// codes, unless the call has Arithmetic::kFp32. One routine for every number of rows: each
+// y[row][out] is computed in an order of operations that depends on `in` and the instruction set
+// only, never on the other rows, the split into pieces or the number of threads. Thread rule: one
+// call at a time per pool and workspace.
 #pragma once
 
 #include <cstddef>

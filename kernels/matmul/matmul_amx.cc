@@ -7,7 +7,7 @@
 // every bit, whatever the number of rows. The unit flushes denormals: parts of x under 2^-126 count
 // as zero. Rounded (kAmxBf16), x and fp16 weights are one bf16 each, to the nearest even: one
 // product, which loses up to 2^-8 of either. Quantised weights whose groups have several steps
-// become floats and then hi + lo as fp16 ones do, to 17 bits where they have more; those of kMxfp4
+// become floats and then hi + lo as fp16 ones do, to 16 bits where they have more; those of kMxfp4
 // are one bf16 exactly. The weights are the A tile (16 outputs x 32 k, as they lie in memory) and x
 // the B tile (pairs of k x rows), so that no weight is transposed. x is split once per call
 // (PackAmx), weights as they are read.
@@ -38,8 +38,8 @@ constexpr int64_t kGroupLines = 4;
 constexpr int64_t kGroupsAhead = 2;
 
 // Weights are split this many steps before they are multiplied: a tile cannot be loaded from stores
-// that have not reached the cache. A group of quantised weights has two steps: during the first of
-// them eight of its 16 lines are split, during the second the others.
+// that have not reached the cache. A group of quantised weights is two steps of k: during the first
+// eight of the panel's 16 lines are split, during the second the others.
 template <DType kType>
 constexpr int64_t kStepsAhead = IsQuantised(kType) ? 4 : 3;
 template <DType kType>

@@ -52,6 +52,24 @@ inline __m512i RoundLine(__m512 f0, __m512 f1) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(f1, f0));
 }
 
+struct Floats {
+  __m512 first;
+  __m512 second;
+};
+
+// 32 floats as sums of two bf16; what an fp16 has beyond the first is one, of others it is cut.
+struct LineParts {
+  __m512i high;
+  __m512i low;
+};
+
+inline LineParts PartsOf(__m512 f0, __m512 f1) {
+  const __m512i hi0 = Round(f0);
+  const __m512i hi1 = Round(f1);
+  return {TopBits(hi0, hi1),
+          TopBits(_mm512_castps_si512(Rest(f0, hi0)), _mm512_castps_si512(Rest(f1, hi1)))};
+}
+
 // 32 floats -> their row in the tile, or in two.
 template <DType kType, AmxX kX>
 inline void StoreParts(__m512 f0, __m512 f1, std::byte* to) {
@@ -60,11 +78,9 @@ inline void StoreParts(__m512 f0, __m512 f1, std::byte* to) {
   } else if constexpr (kX == AmxX::kRounded) {
     _mm512_store_si512(to, RoundLine(f0, f1));
   } else {
-    const __m512i hi0 = Round(f0);
-    const __m512i hi1 = Round(f1);
-    _mm512_store_si512(to, TopBits(hi0, hi1));
-    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
-                                                _mm512_castps_si512(Rest(f1, hi1))));
+    const LineParts parts = PartsOf(f0, f1);
+    _mm512_store_si512(to, parts.high);
+    _mm512_store_si512(to + kTileBytes, parts.low);
   }
 }
 
@@ -86,19 +102,61 @@ void SplitLine(const std::byte* bytes, int64_t n, std::byte* to) {
   }
 }
 
+// What the 16 codes of 4 bits stand for in each half of a group.
+template <DType kType>
+[[gnu::always_inline]] inline Floats ValuesOfCodes(const std::byte* group) {
+  if constexpr (kType == DType::kMxfp4) {
+    const __m512 numbers = _mm512_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F, -0.0F,
+                                          -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F);
+    const auto [first, second] = LoadHead<kType>(group);
+    return {_mm512_mul_ps(numbers, first), _mm512_mul_ps(numbers, second)};
+  } else {
+    const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const auto steps = LoadSteps<kType>(group);
+    return {Simd::Fma(codes, steps.step[0], steps.minimum[0]),
+            Simd::Fma(codes, steps.step[1], steps.minimum[1])};
+  }
+}
+
+// A group of codes of 4 bits: the parts of their values are made once and looked up by the codes of
+// k and k + 16, which the words have 16 bits apart. The values of the first half of the group are
+// the even bf16 of the table, those of the second the odd ones.
+template <DType kType>
+[[gnu::always_inline]] inline void LookUpGroup(const std::byte* group, std::byte* to_first,
+                                               std::byte* to_second) {
+  const auto [first, second] = ValuesOfCodes<kType>(group);
+  const __m512i words = _mm512_broadcast_i64x4(
+      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + GroupHeadBytes(kType))));
+  const __m512i nibble = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+  const __m512i doubled = _mm512_set1_epi32(0x001E001E);
+  const __m512i even =
+      _mm512_and_si512(_mm512_srlv_epi32(_mm512_slli_epi32(words, 1), nibble), doubled);
+  const __m512i shifted = _mm512_srlv_epi32(_mm512_srli_epi32(words, 7), nibble);
+  const __m512i odd =
+      _mm512_or_si512(_mm512_and_si512(shifted, doubled), _mm512_set1_epi32(0x00010001));
+  if constexpr (kType == DType::kMxfp4) {
+    const __m512i table = TopBits(_mm512_castps_si512(first), _mm512_castps_si512(second));
+    _mm512_store_si512(to_first, _mm512_permutexvar_epi16(even, table));
+    _mm512_store_si512(to_second, _mm512_permutexvar_epi16(odd, table));
+  } else {
+    const LineParts table = PartsOf(first, second);
+    _mm512_store_si512(to_first, _mm512_permutexvar_epi16(even, table.high));
+    _mm512_store_si512(to_first + kTileBytes, _mm512_permutexvar_epi16(even, table.low));
+    _mm512_store_si512(to_second, _mm512_permutexvar_epi16(odd, table.high));
+    _mm512_store_si512(to_second + kTileBytes, _mm512_permutexvar_epi16(odd, table.low));
+  }
+}
+
 // A group of one output's quantised weights -> its rows in the tiles of two steps.
 template <DType kType>
-void SplitGroup(const std::byte* group, std::byte* to_first, std::byte* to_second) {
+[[gnu::always_inline]] inline void SplitGroup(const std::byte* group, std::byte* to_first,
+                                              std::byte* to_second) {
+  if constexpr (CodeBits(kType) == 4) return LookUpGroup<kType>(group, to_first, to_second);
   Simd::F weights[kGroupVectors];
   LoadGroup<kType>(group, weights);
   StoreParts<kType, AmxX::kSplit>(weights[0], weights[1], to_first);
   StoreParts<kType, AmxX::kSplit>(weights[2], weights[3], to_second);
 }
-
-struct Floats {
-  __m512 first;
-  __m512 second;
-};
 
 // Pairs of k in x must match the weights' tiles: (2k, 2k + 1) for bf16, as it lies in memory or
 // rounded, and for numbers of 8 bits, (k, k + 16) for what is split.

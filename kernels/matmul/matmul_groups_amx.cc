@@ -123,7 +123,7 @@ int64_t GroupsAtATime(const MatmulTile& tile) {
 }
 
 // Rows of x in a block. kOne: the sums of 16 outputs are one register, 8 operations a group instead
-// of 16 times 6. kFew, up to 8: one tile holds all their bytes. kBlock: 16 rows.
+// of 16 times 6. kFew, up to 8, of numbers 15: one tile holds all their bytes. kBlock: 16 rows.
 enum class Rows { kOne, kFew, kBlock };
 
 template <DType kType, CodedX kX, Rows kRows>

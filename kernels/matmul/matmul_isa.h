@@ -65,7 +65,7 @@ constexpr int64_t kAmxLeastOutGrain = 32;
 constexpr int64_t kAmxBlockBytes =
     832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
 constexpr int64_t kAmxRingSteps = 4;
-constexpr int64_t kAmxRingBytes = 2 * kAmxRingSteps * 2 * 1024;  // quantised weights have two steps
+constexpr int64_t kAmxRingBytes = 2 * kAmxRingSteps * 2 * 1024;  // of 32 k; groups have two
 constexpr int64_t kAmxScratchBytes =
     kAmxRingBytes + 8192 + kAmxTileRows * kAmxTileOuts * 4;  // 152 KiB
 // Limits of a tile of more than kAmxTileRows rows, which rounded x may have: its scratch holds two
@@ -95,8 +95,9 @@ constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in, AmxX x) {
 enum class CodedX { kTwoBytes, kOneByte };
 constexpr int64_t XBytes(CodedX x) { return x == CodedX::kTwoBytes ? 2 : 1; }
 
-// AMX packs x for quantised weights by groups of 64 k: a tile of each byte for 16 rows, or one of
-// all for up to 8, as [16 words of 4 k][columns], then a scale and a total of each column.
+// AMX packs x for weights that it multiplies as codes by groups of 64 k: a tile of each byte for 16
+// rows, or one of all for up to 8, as [16 words of 4 k][columns], then a scale and a total of each
+// column.
 constexpr int64_t AmxGroupColumns(int64_t rows) { return rows <= 8 ? rows : 16; }
 constexpr int64_t AmxGroupBlocks(int64_t rows) { return DivideUp(rows, 16); }
 constexpr int64_t NumGroups(int64_t in) { return DivideUp(in, kGroupWeights); }

@@ -1,5 +1,6 @@
-// Matmul of quantised weights with AVX-512 VNNI, in the arithmetic of matmul_groups.h: the bits
-// that AMX gives. Sums are exact, so that few rows may add along k and many rows across outputs:
+// Matmul of quantised weights with AVX-512 VNNI, in the arithmetic of matmul_groups.h: where
+// a group has one step the bits that AMX gives. Sums are exact, so that few rows may add along k
+// and many rows across outputs:
 // - up to 2 rows: a register holds 32 codes each of two outputs, and sums are folded at the end of
 //   a group; 7 operations for 64 weights of 4 bits, where dequantising them takes 13;
 // - more: codes are transposed once for all rows, so that lanes are outputs, and four k of a row

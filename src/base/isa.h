@@ -29,7 +29,8 @@ enum class Isa {
 constexpr bool HasTiles(Isa isa) { return isa >= Isa::kAmx; }
 constexpr bool RoundsToBytes(Isa isa) { return isa == Isa::kVnniInt8 || isa == Isa::kAmxInt8; }
 constexpr bool RoundsToBf16(Isa isa) { return isa == Isa::kAvx512Bf16 || isa >= Isa::kAmxBf16; }
-// Multiplies the codes of quantised weights as they are (matmul_groups.h); others dequantise them.
+// Multiplies codes of quantised weights as they are (matmul_groups.h), with tiles those that have
+// one step for a group; others dequantise them.
 constexpr bool MultipliesCodes(Isa isa) { return isa >= Isa::kAvx512Vnni; }
 
 std::string_view IsaName(Isa isa);

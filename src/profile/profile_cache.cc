@@ -19,6 +19,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFilePrefix = "machine-";
 
+// Raised when kernels become so much faster that rates from before mislead.
+constexpr int kKernels = 2;
+
 // "Intel(R) Xeon(R) Processor" -> "intel-r-xeon-r-processor", for a file's name.
 std::string Slug(const std::string& name) {
   constexpr std::size_t kMaxBytes = 100;
@@ -68,8 +71,9 @@ ProfileKey MakeProfileKey(const Machine& machine, const fs::path& folder) {
 fs::path CachedProfilePath(const ProfileKey& key) {
   const fs::path folder = UserCacheFolder();
   if (folder.empty()) return {};
-  return folder / fmt::format("{}{}-{}-{}t-disk{:x}.json", kFilePrefix, Slug(key.processor),
-                              key.isa, key.num_threads, key.disk_device);
+  return folder / fmt::format("{}{}-{}-{}t-disk{:x}-kernels{}.json", kFilePrefix,
+                              Slug(key.processor), key.isa, key.num_threads, key.disk_device,
+                              kKernels);
 }
 
 std::vector<fs::path> CachedProfiles() {

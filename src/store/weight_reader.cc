@@ -57,7 +57,8 @@ bool AreExact(std::span<const std::byte> halfs, std::span<const std::byte> value
 // How weights beyond fp16 are read.
 std::string_view OverflowRemedy(const Checkpoint& checkpoint, const TensorSpec& spec) {
   if (IsQuantised(spec.dtype)) return "leave --weight-bits out";
-  if (checkpoint.format() == "GGUF") return "get the file in BF16";
+  if (checkpoint.format() == "GGUF")
+    return "leave --weight-bits out, if it is given, or get the file in BF16";
   return "set \"torch_dtype\" in config.json to \"bfloat16\"";
 }
 

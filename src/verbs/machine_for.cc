@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <thread>
 
 #include "policies/cost/cost_model.h"
@@ -111,8 +112,11 @@ void WarnOfHostFlags(const Config& config, const Device& device) {
     PrintWarning("--gpu-memory: no GPU computes here, and there is nothing to cap");
 }
 
-bool MultipliesCodes(const Model& model) {
-  const auto is_code = [](const TensorSpec& tensor) {
+// Whether products meet codes as they are; tiles take those of integers alone.
+bool MultipliesCodes(const Model& model, bool has_tiles) {
+  const auto is_code = [has_tiles](const TensorSpec& tensor) {
+    constexpr std::array kIntegers = {DType::kQ8, DType::kQ4, DType::kInt8, DType::kInt4};
+    if (has_tiles) return std::ranges::find(kIntegers, tensor.dtype) != kIntegers.end();
     return IsQuantised(tensor.dtype) && tensor.dtype != DType::kFp8;
   };
   return std::ranges::any_of(model.layers, [&](const LayerSpec& layer) {
@@ -121,13 +125,16 @@ bool MultipliesCodes(const Model& model) {
 }
 
 // Products in int8, which flags ask for or whose rates a file has, want codes.
-void CheckCpuCompute(CpuCompute compute, const Config& config, const Model& model) {
-  if (compute != CpuCompute::kInt8 || MultipliesCodes(model)) return;
+void CheckCpuCompute(std::string_view isa, const Config& config, const Model& model) {
+  const bool has_tiles = isa.starts_with("amx");
+  if (kernels::ComputeOf(isa) != CpuCompute::kInt8 || MultipliesCodes(model, has_tiles)) return;
   if (VariesWeights(config, model.shape)) return;
+  const bool is_asked = config.cpu_compute == CpuCompute::kInt8;
   throw Error(ErrorCode::kFlag,
-              fmt::format("--cpu-compute int8{} is for products with codes of integers or of 4 "
-                          "bits, and this run has none; leave it out, or give --weight-bits 8 or 4",
-                          config.cpu_compute == compute ? "" : ", whose rates --machine has,"));
+              fmt::format("--cpu-compute int8{} is for products with codes of integers{}, and this "
+                          "run has none; leave it out, or give --weight-bits 8 or 4",
+                          is_asked ? "" : ", whose rates --machine has,",
+                          has_tiles ? " (AMX multiplies all others as bf16)" : " or of 4 bits"));
 }
 
 // This host, what an earlier `profile` measured of it, and its caps.
@@ -165,8 +172,9 @@ Machine HostMachine(const Config& config, const Device& device) {
 
 Machine MachineFor(const Config& config, const OpenedModel& model, const Device& device) {
   const bool foreign = config.machine && PlansOnly(config.verb);
-  const CpuCompute compute = foreign ? kernels::ComputeOf(config.machine->isa) : config.cpu_compute;
-  CheckCpuCompute(compute, config, model);
+  const std::string_view isa =
+      foreign ? config.machine->isa : kernels::IsaName(kernels::BestIsa(config.cpu_compute));
+  CheckCpuCompute(isa, config, model);
   return foreign ? ForeignMachine(config) : ProbeMachine(config, model, device);
 }
 

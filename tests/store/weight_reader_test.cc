@@ -87,7 +87,7 @@ TEST(WeightReaderRangeTest, ValuesBeyondFp16AreToldOfWhatHoldsThem) {
   model.layers.push_back({ComputePart::kEmbedding, -1, {{"ours", 2, 64, DType::kF16, {}}}, {}});
   const std::pair<const char*, const char*> kRemedies[] = {
       {"safetensors", "set \"torch_dtype\" in config.json to \"bfloat16\""},
-      {"GGUF", "get the file in BF16"}};
+      {"GGUF", "leave --weight-bits out, if it is given, or get the file in BF16"}};
   for (const auto& [format, remedy] : kRemedies) {
     const LargeCheckpoint checkpoint(format);
     const WeightMap map = ResolveWeights(model, checkpoint);
