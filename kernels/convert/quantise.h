@@ -107,6 +107,14 @@ void WithQuantised(DType dtype, Use use) {
   }
 }
 
+// The same with a type whose groups have several steps. Requires: one.
+template <typename Use>
+void WithParts(DType dtype, Use use) {
+  WithQuantised(dtype, [&]<DType kType>() {
+    if constexpr (PartsOfGroup(kType) > 1) use.template operator()<kType>();
+  });
+}
+
 // Code of kFp8 that stands for no number, but for its sign; and the largest number.
 inline constexpr unsigned kFp8NaN = 127;
 inline constexpr float kFp8Largest = 448.0F;

@@ -439,9 +439,7 @@ template <typename Use>
 void WithFloats(DType dtype, Use use) {
   if (dtype == DType::kF16) return use.template operator()<DType::kF16>();
   if (dtype == DType::kBF16) return use.template operator()<DType::kBF16>();
-  WithQuantised(dtype, [&]<DType kType>() {
-    if constexpr (PartsOfGroup(kType) > 1) use.template operator()<kType>();
-  });
+  WithParts(dtype, use);
 }
 
 void MulSplitTile(const MatmulTile& tile) {

@@ -429,9 +429,7 @@ void MulTileOf(const MatmulTile& tile) {
   const DType dtype = tile.piece->weight_dtype;
   if (PartsOfGroup(dtype) == 1)
     return WithCodes(dtype, [&]<DType kType>() { MulTile<kType, kX>(tile); });
-  WithQuantised(dtype, [&]<DType kType>() {
-    if constexpr (PartsOfGroup(kType) > 1) MulTile<kType, kX>(tile);
-  });
+  WithParts(dtype, [&]<DType kType>() { MulTile<kType, kX>(tile); });
 }
 
 }  // namespace

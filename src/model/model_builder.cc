@@ -3,6 +3,15 @@
 #include <utility>
 
 namespace spillway {
+namespace {
+
+// Of a matrix of the embedding or the head.
+DType EndDType(const ModelShape& shape, ComputePart part) {
+  const auto& codes = part == ComputePart::kEmbedding ? shape.embedding_codes : shape.head_codes;
+  return codes && shape.weight_bits == 16 ? *codes : MatrixDType(shape);
+}
+
+}  // namespace
 
 std::vector<TensorSource> PublishedUnder(std::string_view prefix, const std::string& name,
                                          const TensorSource& part) {
@@ -11,16 +20,6 @@ std::vector<TensorSource> PublishedUnder(std::string_view prefix, const std::str
   sources[1].name = name;
   return sources;
 }
-
-namespace {
-
-// Of a matrix of the embedding or the head.
-DType EndDType(const ModelShape& shape, ComputePart part) {
-  const auto& codes = part == ComputePart::kEmbedding ? shape.embedding_codes : shape.head_codes;
-  return shape.weight_bits == 16 ? codes.value_or(shape.dtype) : MatrixDType(shape);
-}
-
-}  // namespace
 
 void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
   model_.layers.push_back({part, decoder_layer, {}, {}});

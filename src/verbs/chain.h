@@ -42,8 +42,9 @@ struct PlannedRun {
   const Schedule& schedule;
 };
 
-// The stages of one verb, each called once by RunChain, in this order. A verb that goes only a part of the way
-// leaves out Run. Constructed with what the verb writes, which is checked before anything is read.
+// The stages of one verb, each called once by RunChain, in this order. A verb that goes only a part
+// of the way leaves out Run. Constructed with what the verb writes, which is checked before
+// anything is read.
 class Stages {
  public:
   virtual ~Stages() = default;
