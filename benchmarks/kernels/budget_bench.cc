@@ -14,7 +14,9 @@ void BenchDecode(Bench& bench, const DecodeCase& of) {
   const double seconds = bench.BestSeconds([&] { work.Run(); });
   const std::string name =
       fmt::format("step {}{}{}", KvPolicyName(of.kind), of.has_runs() ? " per head" : "",
-                  of.rolls ? " rolling" : "");
+                  of.rolls     ? " rolling"
+                  : of.centres ? " centred"
+                               : "");
   bench.Print(
       {.op = NameWithBits(name, of.kv_bits),
        .shape = fmt::format("{}/{} x {}, slots {}", of.heads(), of.kv_heads, of.head_dim, of.slots),
@@ -94,6 +96,16 @@ void BenchBudget(Bench& bench) {
       for (const bool rolls : {false, true}) {
         DecodeCase of = {kind, 512, 64, 16, 32 / group, group};
         of.rolls = rolls;
+        BenchDecode(bench, of);
+      }
+    }
+  }
+  // Keys that get their means as they are read, likewise.
+  for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kH2o}) {
+    for (const int64_t group : {1, 4}) {
+      for (const bool centres : {false, true}) {
+        DecodeCase of = {kind, 512, 64, 4, 32 / group, group};
+        of.centres = centres;
         BenchDecode(bench, of);
       }
     }

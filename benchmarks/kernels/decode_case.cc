@@ -37,6 +37,10 @@ DecodeWork::DecodeWork(Bench& bench, const DecodeCase& of)
           of_.RowSlots(), of.head_dim, bench.options().num_threads, bench.options().isa)),
       workspace_(Allocate(workspace_bytes_)) {
   if (of.rolls) turns_.assign(static_cast<size_t>((of.slots + 1) * of.head_dim), 0.5F);
+  if (of.centres) {
+    means_.assign(static_cast<size_t>(of.kv_heads * KeyMeanSpans(2 * of.slots) * of.head_dim),
+                  0.5F);
+  }
   if (of.kind == KvPolicyKind::kFull) return;
   std::byte* run = kv_.get();
   for (int64_t index = 0; index < copies_ * of.rows() * of_.runs(); ++index) {
@@ -84,6 +88,7 @@ AttentionTensors DecodeWork::Tensors() const {
   tensors.scale = 1.0F / std::sqrt(static_cast<float>(of_.head_dim));
   tensors.kv_bits = of_.kv_bits;
   if (of_.rolls) tensors.turns = {turns_.data(), of_.slots + 1, of_.head_dim};
+  if (of_.centres) tensors.means = {means_.data(), KeyMeanSpans(2 * of_.slots)};
   return tensors;
 }
 

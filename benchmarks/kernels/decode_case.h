@@ -24,6 +24,7 @@ struct DecodeCase {
   // none: heads lie together.
   std::vector<double> run_shares = {};
   bool rolls = false;
+  bool centres = false;  // keys, of 4 bits
 
   bool has_runs() const { return !run_shares.empty(); }
   int64_t run_heads() const { return has_runs() ? 1 : kv_heads; }
@@ -70,6 +71,7 @@ class DecodeWork {
   int64_t workspace_bytes_;
   Bytes workspace_;
   std::vector<float> turns_;  // where the case rolls, of any angles
+  std::vector<float> means_;  // where the case centres keys
   int64_t num_calls_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/kv/key_means.h"
 #include "kernels/kv/key_turns.h"
 #include "spillway/dtype.h"
 #include "spillway/kv_block.h"
@@ -55,6 +56,9 @@ struct AttentionTensors {
   // Of a rolling cache: keys come unturned, queries turned; what is read of a key is its turned
   // value, rounded to fp32.
   KeyTurns turns = {};
+  // Of keys of 4 bits: keys come without the mean at their position, which is added to what is read
+  // of them, in fp32. Beside turns: none.
+  KeyMeans means = {};
 };
 
 struct AttentionArgs : AttentionTensors {
@@ -74,7 +78,8 @@ int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, i
 // Rounds the new tokens' K and V to kv_dtype or kv_bits, stores them in their slots, then attends:
 // the token at position p of a row sees slots [0, p], with a window [p + 1 - window, p]. What is
 // read is always the rounded cache; a cache of codes gives the bits that a cache of fp32 with the
-// codes' values would. With turns the key in slot s is turned by row s. Token scores, where asked
+// codes' values would. With turns the key in slot s is turned by row s, with
+// means it gets the mean at position s. Token scores, where asked
 // for, change no bit of `out`, and their own bits depend on the row only; a row and KV head is then
 // one task. Requires: workspace as above. Allocates nothing.
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,

@@ -91,6 +91,31 @@ inline void TurnKeys(const KeyTurns& turns, const int32_t* turn_rows, int64_t sl
     TurnKey(turns, turn_rows == nullptr ? slot : turn_rows[slot], keys);
 }
 
+// Means of the keys of a KV block of codes, of one KV head: at the positions of its slots, or at
+// those that its state says. Null where keys are not centred.
+struct BlockMeans {
+  const AttentionTensors& args;
+  int64_t kv_head;
+  int64_t first_slot;    // of the row
+  const int32_t* state;  // null: slots are positions
+
+  const float* Of(int64_t in_block) const {
+    if (!args.means.exist()) return nullptr;
+    const int64_t position = state == nullptr ? first_slot + in_block : state[in_block];
+    return args.means.At(kv_head, position, args.head_dim);
+  }
+};
+
+// Those of the block of codes of `slot`, in a cache whose positions, where it `has_state`, lie
+// behind the values, of `token_bytes` in all, and the scores.
+inline BlockMeans MeansOf(const AttentionTensors& args, const std::byte* block, int64_t token_bytes,
+                          int64_t kv_head, int64_t slot, bool has_state) {
+  const int64_t run = (args.num_kv_heads + kv_head) * kKvCodedBlockSlots * 4;
+  const auto* state = reinterpret_cast<const int32_t*>(block + token_bytes + run);
+  return {args, kv_head, slot / kKvCodedBlockSlots * kKvCodedBlockSlots,
+          has_state ? state : nullptr};
+}
+
 constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // acc[i] += query . (slot i's register at element d, of kLanes slots from `keys`). Unrolled by

@@ -32,6 +32,7 @@ int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads
 void CheckKvBits(const AttentionTensors& args) {
   const auto is_stored = [](int bits) { return bits == 16 || bits == 8 || bits == 4; };
   SPILLWAY_CHECK(is_stored(args.kv_bits.key) && is_stored(args.kv_bits.value));
+  SPILLWAY_CHECK(!args.means.exist() || (args.kv_bits.key == 4 && !args.turns.exist()));
 }
 
 namespace {

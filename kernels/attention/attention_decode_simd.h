@@ -39,12 +39,21 @@ struct Decode : DecodeFrame {
   NextRun AfterKeys(int64_t slot) const;
   NextRun AfterValues(int64_t slot) const;
   void FetchState(int64_t visit, int64_t slot) const;
+  // Means of the keys of a step, which is a block of codes.
+  BlockMeans MeansAt(int64_t visit, int64_t slot) const {
+    return MeansOf(args, BlockOf(row, slot, kBlockSlots, task.block_bytes),
+                   args.num_kv_heads * (keys.run_bytes() + values.run_bytes()),
+                   task.kv_head_begin + keys.HeadOf(visit), slot, task.has_state);
+  }
+  AddedRows MeanRows(const BlockMeans& means, int64_t at, int64_t count) const;
   void LoadQueries() const;
+  void ScoreCentred(const CodedBlock<Keys::kBits>& coded, const BlockMeans& means, int64_t count,
+                    const float* of_query, float* to) const;
   // Scores of `count` slots of a step, to `to`, [query][kAttentionKeys].
-  void ScoreInPlace(const typename Keys::Step& step, int64_t count, const float* of_query,
-                    float* to) const;
-  void ScoreShared(const typename Keys::Step& step, int64_t count, const float* of_queries,
-                   float* to) const;
+  void ScoreInPlace(const typename Keys::Step& step, int64_t visit, int64_t count,
+                    const float* of_query, float* to) const;
+  void ScoreShared(const typename Keys::Step& step, int64_t visit, int64_t count,
+                   const float* of_queries, float* to) const;
   template <int kQueries>
   void ScoreQueries(int64_t count, const float* of_queries, float* to, LinesAhead& ahead) const;
   void Scores(int64_t begin) const;
@@ -107,11 +116,32 @@ inline __attribute__((always_inline)) void Decode<Form, kDim>::FetchState(int64_
   }
 }
 
+// Means of kLanes slots from `at`; of those past the last slot, whose positions are not known, the
+// last one's.
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::ScoreInPlace(const typename Keys::Step& step, int64_t count,
+AddedRows Decode<Form, kDim>::MeanRows(const BlockMeans& means, int64_t at, int64_t count) const {
+  AddedRows rows;
+  for (int64_t i = 0; i < kLanes; ++i) rows.of[i] = means.Of(MinOf(at + i, count - 1));
+  return rows;
+}
+
+template <typename Form, int64_t kDim>
+void Decode<Form, kDim>::ScoreCentred(const CodedBlock<Keys::kBits>& coded, const BlockMeans& means,
+                                      int64_t count, const float* of_query, float* to) const {
+  for (int64_t at = 0; at < count; at += kLanes) {
+    const AddedRows rows = MeanRows(means, at, count);
+    const Simd::F dots = Dots<Keys::kBits, true>(of_query, coded, at, args.head_dim, &rows);
+    Simd::Store(to + at, SoftCapped(dots, args.soft_cap));
+  }
+}
+
+template <typename Form, int64_t kDim>
+void Decode<Form, kDim>::ScoreInPlace(const typename Keys::Step& step, int64_t visit, int64_t count,
                                       const float* of_query, float* to) const {
   if constexpr (Keys::kBits < 16) {
     const auto coded = keys.Coded(step);
+    if (args.means.exist())
+      return ScoreCentred(coded, MeansAt(visit, step.slot), count, of_query, to);
     for (int64_t at = 0; at < kStep; at += kLanes)
       Simd::Store(to + at, SoftCapped(Dots(of_query, coded, at, args.head_dim), args.soft_cap));
   } else {
@@ -135,9 +165,13 @@ void Decode<Form, kDim>::ScoreQueries(int64_t count, const float* of_queries, fl
 }
 
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t count,
+void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t visit, int64_t count,
                                      const float* of_queries, float* to) const {
-  keys.Widen(step, count);
+  if (args.means.exist()) {
+    keys.WidenCentred(step, MeansAt(visit, step.slot), count);
+  } else {
+    keys.Widen(step, count);
+  }
   if (args.turns.exist()) TurnKeys(args.turns, task.turn_rows, step.slot, count, run, padded_dim);
   LinesAhead ahead = keys.RunAhead(step, group / 2);
   int64_t query = 0;
@@ -159,8 +193,8 @@ void Decode<Form, kDim>::Scores(int64_t begin) const {
       const auto step = keys.StepAt(visit, begin + slot, next);
       const float* of_query = q + visit * queries * padded_dim;
       float* to = ScoresOf(visit * queries) + slot;
-      keys.shares ? ScoreShared(step, count, of_query, to)
-                  : ScoreInPlace(step, count, of_query, to);
+      keys.shares ? ScoreShared(step, visit, count, of_query, to)
+                  : ScoreInPlace(step, visit, count, of_query, to);
     }
   }
 }

@@ -27,6 +27,7 @@ struct AttentionTask {
   int64_t scores_stride = 0;
   // Where keys are turned (AttentionTensors::turns): the row of each slot's turn; null: its number.
   const int32_t* turn_rows = nullptr;
+  bool has_state = false;  // true: slots hold the tokens of the positions behind the block's values
 };
 
 // Neighbouring KV heads of a row with one new token. In each KV block their keys are one run of
@@ -98,7 +99,7 @@ struct AttentionFunctions {
 
 const AttentionFunctions& AttentionFunctionsOf(Isa isa);
 
-// Requires: 16, 8 or 4 bits of K and of V.
+// Requires: 16, 8 or 4 bits of K and of V; means of keys of 4 bits alone.
 void CheckKvBits(const AttentionTensors& args);
 
 // KV heads of each DecodeTask of a row: runs of 64 KiB where there are so many, fewer heads where

@@ -46,7 +46,8 @@ HeadRef ReadHead(const AttentionArgs& args, const AttentionRow& row, int64_t kv_
   for (int64_t slot = 0; slot < row.num_past + row.num_new; ++slot) {
     const SlotRef at(args, row, kv_head, slot);
     const KvTokenRef stored = KvTokenRef::Key(at.head, at.slot, args.kv_dtype);
-    const std::vector<double> key = TurnedKeyRef(stored, args.turns, slot);
+    std::vector<double> key = TurnedKeyRef(stored, args.turns, slot);
+    AddMeanRef(args.means, kv_head, slot, key);
     read.keys.insert(read.keys.end(), key.begin(), key.end());
     for (int64_t d = 0; d < args.head_dim; ++d) {
       read.values.push_back(KvTokenRef::Value(at.head, at.slot, args.kv_dtype).At(d));

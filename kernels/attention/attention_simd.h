@@ -111,6 +111,11 @@ struct Attend {
   template <bool kValues>
   WidenedBlock Widen(int64_t begin, int64_t count) const;
   WidenedBlock WidenKeys(int64_t begin, int64_t count) const;
+  // Means of the keys of the KV block of `slot`.
+  BlockMeans MeansAt(int64_t slot) const {
+    return MeansOf(args, BlockOf(row, slot, kBlockSlots, task.block_bytes),
+                   args.num_kv_heads * (key_run + value_run), kv_head, slot, task.has_state);
+  }
   template <bool kValues>
   int64_t Ahead(int64_t begin) const;
   void LoadQueries() const;
@@ -210,7 +215,9 @@ WidenedBlock Attend<Form>::Widen(int64_t begin, int64_t count) const {
     const auto coded = Coded<kValues>(begin, count);
     for (int64_t slot = 0; slot < count; ++slot) {
       coded.FetchAhead(slot);
-      DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim);
+      const float* mean =
+          kValues ? nullptr : MeansAt(begin + slot).Of((begin + slot) % kBlockSlots);
+      DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim, mean);
     }
     return block;
   }
@@ -335,7 +342,7 @@ template <typename Form>
 void Attend<Form>::Visit(const SlotBlock& block) const {
   const SeenSlots last = Seen(block.end - 1, block.begin);
   const bool widen =
-      args.turns.exist() || last.begin > 0 ||
+      args.turns.exist() || args.means.exist() || last.begin > 0 ||
       block.end - block.first >= (Form::kBoth.coded() ? kWidenCodedQueries : kWidenQueries);
   if (widen) {
     const WidenedBlock keys = WidenKeys(block.begin, last.end);

@@ -162,6 +162,10 @@ struct BudgetStep {
       if (slot < NumKeys() && has_dims) {
         float key[kVectorElements];
         Keys::Widen(Keys::template Load<ReadWritten>(row.kv, layout, {kv_head, slot, vector}), key);
+        if (args.step.means.exist()) {
+          AddMean<Keys>(args.step.means, {row.kv_head + kv_head, slot, vector}, *Position(slot),
+                        layout.head_dim, key);
+        }
         dot = dot_of(key, slot);
       }
       dot = SumOverLanes<kLanes>(dot);

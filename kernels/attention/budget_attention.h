@@ -47,9 +47,9 @@ int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int n
 // the KV head in their order, to the scores, the new token's starting with its own. If then more
 // than keep.slots() are held, the lowest-scoring candidate is evicted and the new token moves to
 // its slot. With turns a key is turned by newest_place less the tokens that are held
-// behind its own. HeldAfterStep of kernels/kv/kv_eviction.h is
-// the row's next num_held. Weights that are equal in exact arithmetic may be some ulps apart 64
-// slots further on. Requires: workspace as above. Allocates nothing.
+// behind its own; with means it gets the mean at its own position. HeldAfterStep of
+// kernels/kv/kv_eviction.h is the row's next num_held. Weights that are equal in exact arithmetic
+// may be some ulps apart 64 slots further on. Requires: workspace as above. Allocates nothing.
 void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> workspace,
                      ThreadPool& pool, Isa isa);
 

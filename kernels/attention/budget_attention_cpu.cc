@@ -74,6 +74,7 @@ AttentionArgs TensorsOfRun(const BudgetAttentionArgs& args, int64_t kv_head) {
   run.v += kv_head * args.head_dim;
   run.out += kv_head * group * args.head_dim;
   if (run.sinks != nullptr) run.sinks += kv_head * group;
+  run.means = run.means.From(kv_head, args.head_dim);
   return run;
 }
 
@@ -151,7 +152,8 @@ AttentionTask Step::Task(int64_t kv_head) const {
           .block_bytes = BlockBytes(),
           .scores = weights(),
           .scores_stride = 0,  // all heads of the group into one
-          .turn_rows = turn_rows()};
+          .turn_rows = turn_rows(),
+          .has_state = true};
 }
 
 void Step::FindTurns() const {

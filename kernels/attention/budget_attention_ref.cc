@@ -41,7 +41,8 @@ std::vector<double> StepRef::Attend(int64_t query_head) const {
   std::vector<double> weights(static_cast<size_t>(row.num_held + 1));
   for (size_t slot = 0; slot < weights.size(); ++slot) {
     const auto at = static_cast<int64_t>(slot);
-    const std::vector<double> key = TurnedKeyRef(Key(at), args.turns, TurnRow(at));
+    std::vector<double> key = TurnedKeyRef(Key(at), args.turns, TurnRow(at));
+    AddMeanRef(args.means, kv_head(), *head.Position(at), key);
     for (int64_t d = 0; d < args.head_dim; ++d)
       weights[slot] += static_cast<double>(q[d] * args.scale) * key[static_cast<size_t>(d)];
     weights[slot] = SoftCapRef(weights[slot], args.soft_cap);

@@ -72,7 +72,10 @@ struct DecodeTile {
     for (int load = 0; load < kLoads; ++load) {
       float key[kVectorElements];
       Keys::Widen(keys[load], key);
-      const bool is_slot = first + load * kGroups + group < end;
+      const int64_t slot = first + load * kGroups + group;
+      const bool is_slot = slot < end;
+      if (is_slot && has_dims)
+        AddMean<Keys>(args.means, {kv_head, slot, lane_in_key}, slot, args.layout.head_dim, key);
 #pragma unroll
       for (int head = 0; head < kHeads; ++head) {
         float dot = 0.0F;

@@ -34,6 +34,7 @@ struct DecodeAttentionArgs {
   float soft_cap = 0.0F;         // as in AttentionTensors
   const float* sinks = nullptr;  // likewise
   DType kv_dtype = DType::kF16;
+  KeyMeans means = {};  // as in AttentionTensors
 };
 
 inline constexpr int64_t kMaxGpuHeadDim = 256;

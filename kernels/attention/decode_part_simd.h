@@ -110,6 +110,8 @@ struct DecodePart {
   CodedBlock<kBits> Coded(const Step& step) const;
   Runs RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
   void Widen(const Step& step, int64_t count) const;
+  // The same of keys of codes, with their means.
+  void WidenCentred(const Step& step, const BlockMeans& means, int64_t count) const;
   LinesAhead RunAhead(const Step& step, int64_t rounds) const;
 };
 
@@ -210,6 +212,18 @@ LinesAhead DecodePart<Form, kValues, kDim>::RunAhead(const Step& step, int64_t r
   const std::byte* first = step.run + step.ahead[0];
   const std::byte* other = kStepBlocks > 1 ? first + of.task.block_bytes : nullptr;
   return {first, first + run_bytes(), other, run_bytes(), rounds < 4};
+}
+
+template <typename Form, bool kValues, int64_t kDim>
+void DecodePart<Form, kValues, kDim>::WidenCentred(const Step& step, const BlockMeans& means,
+                                                   int64_t count) const {
+  if constexpr (kBits < 16) {
+    const CodedBlock<kBits> coded = Coded(step);
+    for (int64_t slot = 0; slot < count; ++slot) {
+      coded.FetchAhead(slot);
+      DecodeSlot(coded, slot, of.padded_dim, of.run + slot * of.padded_dim, means.Of(slot));
+    }
+  }
 }
 
 // Widens a step's first slots into `run`.

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
   const int64_t head = blockIdx.y;
   const TileSource source = {SlotsOf(row), args.layout,
                              head / (args.num_heads / args.layout.num_kv_heads),
-                             KeysOfTile(tile.begin, row.num_past, row.num_new)};
+                             KeysOfTile(tile.begin, row.num_past, row.num_new), args.means};
   const int64_t first_query = tile.begin + threadIdx.x / kWarp * kWarpQueries;
   const int64_t position = row.num_past + first_query + threadIdx.x % kWarp / 4;
   ClearPadding(args.layout.head_dim, keys);

@@ -40,6 +40,7 @@ struct PrefillAttentionArgs {
   DType kv_dtype = DType::kF16;
   KeyTurns turns =
       {};  // as in AttentionTensors; a turned key is rounded to the type of the factors
+  KeyMeans means = {};  // likewise
 };
 
 // Stream: one kernel.

@@ -62,7 +62,7 @@ __device__ void SumTile(const PrefillScoresArgs& args, const AttentionRow& row, 
   const int64_t head = blockIdx.y;
   const TileSource source = {SlotsOf(row), attention.layout,
                              head / (attention.num_heads / attention.layout.num_kv_heads),
-                             row.num_past + row.num_new};
+                             row.num_past + row.num_new, attention.means};
   LoadTile<Keys>(source, first_key, shared.keys);
   CommitCopies();
   WaitForCopies<0>();

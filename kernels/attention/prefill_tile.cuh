@@ -60,6 +60,7 @@ struct TileSource {
   KvLayout layout;
   int64_t kv_head;
   int64_t num_keys;
+  KeyMeans means;
 };
 static_assert(kPrefixStep % kTileKeys == 0);  // no tile has keys in two places
 
@@ -118,6 +119,7 @@ __device__ void LoadCodes(const TileSource& source, int64_t first,
     const TileVector vector(source, first, at);
     float values[kVectorElements];
     Part::Widen(codes[n], values);
+    AddMean<Part>(source.means, vector.place, vector.place.slot, head_dim, values);
     StoreRounded<Part>(values, vector.place.vector, head_dim,
                        &tile.values[vector.key * SharedTile<typename Part::Factor, kDim>::kStride]);
   }

@@ -149,26 +149,48 @@ inline Simd::F DecodeVector(const std::byte* codes, const float* range) {
   return Simd::Fma(Simd::Set(range[1]), code, Simd::Set(range[0]));
 }
 
-// One slot's values to `to`, [padded_dim].
+// What is added to a slot's values, [head_dim]: to the whole group from element d on, and to one
+// register of a shorter one.
+inline __attribute__((always_inline)) void AddGroup(const float* added, int64_t d,
+                                                    Simd::F (&value)[kGroupVectors]) {
+#pragma GCC unroll 16
+  for (int64_t v = 0; v < kGroupVectors; ++v)
+    value[v] = Simd::Add(value[v], Simd::Load(added + d + v * Simd::kLanes));
+}
+inline Simd::F AddVector(const float* added, int64_t d, int64_t head_dim, Simd::F value) {
+  return Simd::Add(value, Simd::LoadPart(added + d, MinOf(Simd::kLanes, head_dim - d)));
+}
+
+// One slot's values, plus `added` where it is not null, to `to`, [padded_dim].
 template <int kBits>
-void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim, float* to) {
+void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim, float* to,
+                const float* added = nullptr) {
   const std::byte* codes = block.At(slot);
   const float* range = block.RangesAt(slot);
   int64_t d = 0;
   for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += block.kGroupFloats) {
     Simd::F value[kGroupVectors];
     DecodeGroup<kBits>(codes + d * kBits / 8, range, value);
+    if (added != nullptr) AddGroup(added, d, value);
     for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(to + d + v * Simd::kLanes, value[v]);
   }
-  for (; d < block.head_dim; d += Simd::kLanes)
-    Simd::Store(to + d, DecodeVector<kBits>(codes + d * kBits / 8, range));
+  for (; d < block.head_dim; d += Simd::kLanes) {
+    const Simd::F value = DecodeVector<kBits>(codes + d * kBits / 8, range);
+    Simd::Store(to + d, added == nullptr ? value : AddVector(added, d, block.head_dim, value));
+  }
   for (; d < padded_dim; d += Simd::kLanes) Simd::Store(to + d, Simd::Zero());
 }
 
+// What is added to the values of kLanes slots, [head_dim] each.
+struct AddedRows {
+  const float* of[Simd::kLanes];
+};
+
 // q . k for kLanes slots from `slot`, which lie in one KV block: in the same order of operations
-// along head_dim as Dots in attention_block_simd.h.
-template <int kBits>
-Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_t head_dim) {
+// along head_dim as Dots in attention_block_simd.h. `added`: to the keys; null: nothing.
+template <int kBits, bool kAdds = false>
+Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_t head_dim,
+             const AddedRows* added = nullptr) {
   const std::byte* codes = keys.At(slot);
   const float* range = keys.RangesAt(slot);
   const int64_t code_bytes = keys.code_bytes();
@@ -183,6 +205,7 @@ Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_
     for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes) {
       Simd::F value[kGroupVectors];
       DecodeGroup<kBits>(at, range + 2 * i, value);
+      if constexpr (kAdds) AddGroup(added->of[i], d, value);
 #pragma GCC unroll 16
       for (int64_t v = 0; v < kGroupVectors; ++v)
         acc[i] = Simd::Fma(Simd::Load(q + d + v * Simd::kLanes), value[v], acc[i]);
@@ -192,8 +215,11 @@ Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_
     const Simd::F query = Simd::Load(q + d);
     const std::byte* at = codes + d * kBits / 8;
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes)
-      acc[i] = Simd::Fma(query, DecodeVector<kBits>(at, range + 2 * i), acc[i]);
+    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes) {
+      Simd::F value = DecodeVector<kBits>(at, range + 2 * i);
+      if constexpr (kAdds) value = AddVector(added->of[i], d, head_dim, value);
+      acc[i] = Simd::Fma(query, value, acc[i]);
+    }
   }
   return Simd::SumEach(acc);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/convert/convert.h"
+#include "kernels/kv/key_means.h"
 #include "kernels/kv/key_turns.h"
 #include "kernels/kv/kv_code.h"
 #include "kernels/kv/kv_head.h"
@@ -52,6 +53,14 @@ inline std::vector<double> TurnedKeyRef(const KvTokenRef& key, const KeyTurns& t
     x[second] = x[second] * cosine + a * sine;
   }
   return x;
+}
+
+// Adds the mean of a head's keys at a position, where there are means.
+inline void AddMeanRef(const KeyMeans& means, int64_t kv_head, int64_t position,
+                       std::vector<double>& key) {
+  if (!means.exist()) return;
+  const float* mean = means.At(kv_head, position, static_cast<int64_t>(key.size()));
+  for (double& element : key) element += static_cast<double>(*mean++);
 }
 
 // AttentionTensors::soft_cap applied to a score.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/kv/key_means.h"
 #include "kernels/kv/kv_layout.h"
 #include "kernels/simd/launch.cuh"
 
@@ -73,6 +74,7 @@ template <typename T, typename Places>
 struct KvElements {
   using Form = typename Places::Form;
   static constexpr int kBits = 16;
+  static constexpr KvPart kPart = Places::kPart;
   static constexpr int kLoads = 4;  // in flight, to keep the memory busy
   using Factor = T;                 // what tensor cores multiply
   struct Vector {
@@ -118,6 +120,7 @@ template <int kOfBits, typename Places>
 struct KvCodes {
   using Form = typename Places::Form;
   static constexpr int kBits = kOfBits;
+  static constexpr KvPart kPart = Places::kPart;
   static constexpr int kLoads = 8;
   static constexpr int kSteps = (1 << kBits) - 1;
   using Factor = __half;
@@ -422,6 +425,19 @@ void WithLanes(int64_t head_dim, const Launch& launch) {
   if (vectors <= 8) return launch(std::integral_constant<int, 8>());
   if (vectors <= 16) return launch(std::integral_constant<int, 16>());
   launch(std::integral_constant<int, 32>());
+}
+
+// Adds the mean at `position` to a vector of a key. Part: a format's keys or its values.
+template <typename Part>
+__device__ void AddMean(const KeyMeans& means, const VectorPlace& place, int64_t position,
+                        int64_t head_dim, float (&key)[kVectorElements]) {
+  if constexpr (Part::kPart == KvPart::kKey && Part::kBits == 4) {
+    if (!means.exist()) return;
+    const float* mean = means.At(place.kv_head, position, head_dim);
+#pragma unroll
+    for (int i = 0; i < kVectorElements; ++i)
+      key[i] += mean[VectorElement<Part::kBits>(place.vector, i, head_dim)];
+  }
 }
 
 }  // namespace spillway::kernels

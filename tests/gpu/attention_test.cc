@@ -11,6 +11,7 @@
 #include "src/gpu/attention_lists.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/kernels/mean_table.h"
 #include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
@@ -60,6 +61,7 @@ struct Form {
   float soft_cap = 0.0F;
   std::vector<float> sinks = {};     // [num_heads]; or none
   const TurnTable* turns = nullptr;  // of a rolling cache
+  const MeanTable* means = nullptr;  // of centred keys
 };
 
 // Sequences with all their tokens' q, k and v, and their caches on host and GPU.
@@ -136,6 +138,10 @@ class Sequences {
       turns = form_.turns->turns();
       turns.table = table.data();
     }
+    GpuArray<float> mean_table(form_.means == nullptr ? std::vector<float>() : form_.means->table,
+                               stream_);
+    KeyMeans means;
+    if (form_.means != nullptr) means = {mean_table.data(), form_.means->num_spans};
     const KvLayout layout = FullKvLayout(heads_.num_kv_heads, heads_.head_dim, storage_.bits);
     const float* q = gpu_qkv.data();
     KvAppendAsync(
@@ -157,15 +163,17 @@ class Sequences {
                                           sinks,
                                           form_.window,
                                           storage_.dtype,
-                                          turns};
+                                          turns,
+                                          means};
     PrefillAttentionAsync(prefill, stream_);
     PrefillScoresAsync({prefill, gpu_key_tiles.data(),
                         static_cast<int64_t>(lists.key_tiles().size()), kScoreStride},
                        stream_);
-    DecodeAttentionAsync({q, heads_.stride(), gpu_out.data(), heads_.q_width(), gpu_rows.data(),
-                          items.data(), static_cast<int64_t>(lists.items().size()), partials.data(),
-                          heads_.num_heads, layout, Scale(), form_.soft_cap, sinks, storage_.dtype},
-                         stream_);
+    DecodeAttentionAsync(
+        {q, heads_.stride(), gpu_out.data(), heads_.q_width(), gpu_rows.data(), items.data(),
+         static_cast<int64_t>(lists.items().size()), partials.data(), heads_.num_heads, layout,
+         Scale(), form_.soft_cap, sinks, storage_.dtype, means},
+        stream_);
     return gpu_out.Download();
   }
 
@@ -222,6 +230,7 @@ class Sequences {
     args.kv_bits = storage_.bits;
     args.token_scores_stride = kScoreStride;
     if (form_.turns != nullptr) args.turns = form_.turns->turns();
+    if (form_.means != nullptr) args.means = form_.means->means();
     return args;
   }
 
@@ -299,6 +308,35 @@ TEST_F(GpuAttentionTest, TurnedKeysAgreeWithTheOracle) {
         EXPECT_EQ(sequences.Cache(i, Where::kGpu), sequences.Cache(i, Where::kOracle)) << i;
         ExpectNear(sequences.Scores(i, Where::kGpu), sequences.Scores(i, Where::kOracle),
                    Bound(storage) * 20.0F);
+      }
+    }
+  }
+}
+
+// In prompts, and in a step behind each.
+TEST_F(GpuAttentionTest, CentredKeysAgreeWithTheOracle) {
+  size_t number = 0;
+  for (const KvStorage& storage : kKvStorages) {
+    for (const Heads& heads : HeadsOf(number++)) {
+      if (storage.bits.key != 4) continue;
+      SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(heads.head_dim));
+      const MeanTable table(1025, heads.num_kv_heads, heads.head_dim);
+      const std::vector<int64_t> lengths = Lengths();
+      Sequences sequences(heads, storage, lengths, stream(), {.means = &table});
+      std::vector<Part> prompts;
+      std::vector<Part> steps;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        prompts.push_back({i, 0, std::max<int64_t>(1, lengths[i] - 1)});
+        if (lengths[i] > 1) steps.push_back({i, lengths[i] - 1, 1});
+      }
+      for (const std::vector<Part>& parts : {prompts, steps}) {
+        const std::vector<float> expected = sequences.Run(parts, Where::kOracle);
+        ExpectNear(sequences.Run(parts, Where::kGpu), expected, 3.0F * Bound(storage));
+      }
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        EXPECT_EQ(sequences.Cache(i, Where::kGpu), sequences.Cache(i, Where::kOracle)) << i;
+        ExpectNear(sequences.Scores(i, Where::kGpu), sequences.Scores(i, Where::kOracle),
+                   Bound(storage) * 30.0F);
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "spillway/round.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/kernels/mean_table.h"
 #include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
@@ -133,16 +134,20 @@ void BudgetTest::CompareCompaction(KvBits bits) {
 // Rows at different fill, through steps in which the cache fills up and tokens go.
 class Steps {
  public:
-  // `sinks`: [num_heads], or none. `turns`: of a rolling cache; null: it does not roll.
+  // `sinks`: [num_heads], or none. `turns`: of a rolling cache; null: it does not roll. `means`: of
+  // centred keys; null: they are not.
   Steps(const Shape& shape, const Rule& rule, const KvStorage& storage, Stream& stream,
-        const std::vector<float>& sinks = {}, const TurnTable* turns = nullptr)
+        const std::vector<float>& sinks = {}, const TurnTable* turns = nullptr,
+        const MeanTable* means = nullptr)
       : shape_(shape),
         kind_(rule.kind),
         storage_(storage),
         stream_(stream),
         sinks_(sinks, stream),
         turns_(turns),
-        table_(turns == nullptr ? std::vector<float>() : turns->table, stream) {
+        table_(turns == nullptr ? std::vector<float>() : turns->table, stream),
+        means_(means),
+        mean_table_(means == nullptr ? std::vector<float>() : means->table, stream) {
     const int64_t slots = SlotsFor(KeepFor(rule).slots() + 1, storage.bits);
     for (const int64_t held : HeldFor(rule)) {
       BudgetAttentionRow row;
@@ -184,6 +189,7 @@ class Steps {
     const bool has_sinks = !sinks_.host().empty();
     args.sinks = has_sinks ? sinks_.host().data() : nullptr;
     if (turns_ != nullptr) args.turns = turns_->turns();
+    if (means_ != nullptr) args.means = means_->means();
     point(qkv.host().data(), out.data());
     for (size_t row = 0; row < rows_.size(); ++row) rows_[row].kv = caches_[row].data();
     args.rows = rows_;
@@ -199,6 +205,7 @@ class Steps {
         stream_);
     args.sinks = has_sinks ? sinks_.data() : nullptr;
     if (turns_ != nullptr) args.turns.table = table_.data();
+    if (means_ != nullptr) args.means.table = mean_table_.data();
     point(qkv.data(), gpu_out.data());
     args.rows = list.span();
     BudgetAttentionAsync({args, weights.data(), stride, turn_rows.data()}, stream_);
@@ -276,6 +283,8 @@ class Steps {
   GpuArray<float> sinks_;
   const TurnTable* turns_;
   GpuArray<float> table_;
+  const MeanTable* means_;
+  GpuArray<float> mean_table_;
   std::vector<BudgetAttentionRow> rows_;
   std::vector<std::vector<std::byte>> caches_;
   std::vector<std::unique_ptr<GpuArray<std::byte>>> gpu_caches_;
@@ -318,6 +327,14 @@ TEST_F(BudgetTest, RollingStepsAgreeWithTheOracle) {
     const int64_t dims = number % 2 == 0 ? shape.head_dim : shape.head_dim / 4 * 2;
     const TurnTable table(60, dims, pairs);
     CompareSteps({shape, rule, storage, stream(), {}, &table});
+  });
+}
+
+TEST_F(BudgetTest, CentredStepsAgreeWithTheOracle) {
+  ForEachCase([&](const Shape& shape, const Rule& rule, const KvStorage& storage, size_t) {
+    if (storage.bits.key != 4) return;
+    const MeanTable table(200, shape.num_kv_heads, shape.head_dim);
+    CompareSteps({shape, rule, storage, stream(), {}, nullptr, &table});
   });
 }
 

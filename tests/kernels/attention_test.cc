@@ -11,6 +11,7 @@
 #include "kernels/kv/kv_code.h"
 #include "spillway/round.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/kernels/mean_table.h"
 #include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
@@ -49,6 +50,7 @@ struct Sequences {
   float soft_cap = 0.0F;
   std::vector<float> sinks;  // [num_heads]; or none
   KeyTurns turns = {};       // of a rolling cache
+  KeyMeans means = {};       // of centred keys
 
   Sequences(Heads h, KvStorage kv, std::vector<int64_t> l)
       : heads(h), storage(kv), lengths(std::move(l)), stride(h.q_width() + 2 * h.kv_width() + 3) {
@@ -148,6 +150,7 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
   args.soft_cap = s.soft_cap;
   args.sinks = s.sinks.empty() ? nullptr : s.sinks.data();
   args.turns = s.turns;
+  args.means = s.means;
   attention(args);
   auto at = out.begin();
   for (const Part& part : parts) {
@@ -261,6 +264,42 @@ TEST_P(AttentionTest, TurnedKeysAgreeWithTheOracle) {
       for (const int64_t chunk : {1, 29}) {
         for (const auto& [at, ours] : RunAll(s, Chunks(s, chunk), isa(), 1))
           ASSERT_EQ(Bits(ours), Bits(whole.at(at))) << chunk << " position " << at.second;
+      }
+    }
+  }
+}
+
+// Keys that get their means as they are read, in prompts and steps: as the oracle does, to the bit
+// however they are cut, with scores and without.
+class CentredAttentionTest : public AttentionTest {};
+INSTANTIATE_TEST_SUITE_P(All, CentredAttentionTest, testing::ValuesIn(CentredKvCases()),
+                         KvParamName);
+
+TEST_P(CentredAttentionTest, AgreesWithTheOracle) {
+  for (const Heads heads :
+       {Heads{4, 4, 64}, Heads{8, 2, 64}, Heads{6, 2, 128}, Heads{5, 1, 8}, Heads{34, 1, 16}}) {
+    SCOPED_TRACE(TextOf(heads));
+    const MeanTable table(150, heads.num_kv_heads, heads.head_dim);
+    Sequences s(heads, kv(), {1, 63, 65, 150});
+    s.means = table.means();
+    Caches caches(s);
+    caches.WantScores(s);
+    Outputs expected;
+    for (const auto& parts : Whole(s)) RunParts(s, caches, parts, expected, AttentionRef);
+    const Outputs whole = RunAll(s, Whole(s), isa(), 2);
+    for (const auto& [at, ours] : whole) {
+      for (size_t i = 0; i < ours.size(); ++i)
+        ASSERT_NEAR(ours[i], expected[at][i], 2e-5) << "position " << at.second;
+    }
+    for (const int64_t chunk : {1, 29}) {
+      for (const auto& [at, ours] : RunAll(s, Chunks(s, chunk), isa(), 1))
+        ASSERT_EQ(Bits(ours), Bits(whole.at(at))) << chunk << " position " << at.second;
+    }
+    const Scored scored = RunScored(s, Whole(s), isa(), 2);
+    for (size_t i = 0; i < s.lengths.size(); ++i) {
+      for (size_t at = 0; at < scored.scores[i].size(); ++at) {
+        if (std::isnan(caches.scores[i][at])) continue;
+        ASSERT_NEAR(scored.scores[i][at], caches.scores[i][at], 1e-4) << i << " " << at;
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "kernels/attention/attention_isa.h"
 #include "tests/kernels/kv_budget_model.h"
 #include "tests/kernels/kv_budget_row.h"
+#include "tests/kernels/mean_table.h"
 #include "tests/kernels/turn_table.h"
 #include "tests/trace_case.h"
 
@@ -52,6 +53,7 @@ struct Checked {
   BudgetRow row;
   std::vector<KvBudgetModel> models;
   const TurnTable* turns = nullptr;  // of a rolling cache
+  const MeanTable* means = nullptr;  // of centred keys
   bool in_prompt = true;
 
   void Roll(const TurnTable& table) {
@@ -59,7 +61,19 @@ struct Checked {
     row.turns = table.turns();
     row.newest_place = row.c.keep.slots();
   }
-  KvBudgetModel::Seen Seen() const {
+  void Centre(const MeanTable& table) {
+    means = &table;
+    row.means = table.means();
+  }
+  KvBudgetModel::Seen Seen(int64_t kv_head) const {
+    if (means != nullptr) {
+      return [this, kv_head](const ModelToken& token, int64_t, int64_t) {
+        std::vector<double> key = token.k;
+        const float* mean = row.means.At(kv_head, token.position, row.c.head_dim);
+        for (double& element : key) element += *mean++;
+        return key;
+      };
+    }
     if (turns == nullptr) return nullptr;
     return [this](const ModelToken& token, int64_t earlier, int64_t later) {
       return turns->Turned(token.k, in_prompt ? earlier : row.newest_place - later);
@@ -80,7 +94,7 @@ struct Checked {
         std::vector<double> q;
         for (int64_t d = 0; d < c.head_dim; ++d)
           q.push_back(row.q(token)[head * c.head_dim + d] * c.scale());
-        const std::vector<double> expected = model.Attend(q, Seen());
+        const std::vector<double> expected = model.Attend(q, Seen(kv_head));
         for (int64_t d = 0; d < c.head_dim; ++d)
           ASSERT_NEAR(out[head * c.head_dim + d], expected[static_cast<size_t>(d)], 1e-5)
               << "position " << token << " head " << head;
@@ -178,6 +192,23 @@ TEST_P(BudgetAttentionTest, RollingRunsFollowTheRule) {
     SCOPED_TRACE(testing::PrintToString(c) + CaseOf(" turned", table.dims, "halves", halves));
     Checked checked(c, kv(), run, 1e-5);
     checked.Roll(table);
+    ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(1 + static_cast<int64_t>(random() % 60), isa()));
+    while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+  }
+}
+
+// Keys get the means at their own positions, wherever they lie.
+class CentredBudgetTest : public BudgetAttentionTest {};
+INSTANTIATE_TEST_SUITE_P(All, CentredBudgetTest, testing::ValuesIn(CentredKvCases()), KvParamName);
+
+TEST_P(CentredBudgetTest, WholeRunsFollowTheRule) {
+  std::mt19937 random(13);
+  for (uint32_t run = 0; run < 40; ++run) {
+    const BudgetCase c = RandomCase(random);
+    SCOPED_TRACE(testing::PrintToString(c));
+    const MeanTable table(c.num_tokens(), c.num_kv_heads, c.head_dim);
+    Checked checked(c, kv(), run, 1e-5);
+    checked.Centre(table);
     ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(1 + static_cast<int64_t>(random() % 60), isa()));
     while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
   }

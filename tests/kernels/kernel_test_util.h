@@ -174,4 +174,15 @@ inline std::vector<IsaAndKv> AllKvCases() {
   return cases;
 }
 
+// Each form of attention with keys of 4 bits, which are centred.
+inline std::vector<IsaAndKv> CentredKvCases() {
+  std::vector<IsaAndKv> cases;
+  for (const Isa isa : AttentionIsas()) {
+    for (const KvStorage& kv : kKvStorages) {
+      if (kv.bits.key == 4) cases.push_back({isa, kv});
+    }
+  }
+  return cases;
+}
+
 }  // namespace spillway::kernels

@@ -61,6 +61,7 @@ struct BudgetRow {
   std::vector<float> sinks;  // [num_heads]; or none
   KeyTurns turns = {};       // of a rolling cache
   int64_t newest_place = 0;  // likewise
+  KeyMeans means = {};       // of centred keys
 
   BudgetRow(const BudgetCase& budget_case, KvStorage kv, uint32_t seed)
       : c(budget_case),
@@ -130,6 +131,7 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   args.token_scores_stride = c.prompt;
   args.window = c.keep.window;
   args.turns = row.turns;
+  args.means = row.means;
   const int64_t bytes =
       std::max(AttentionWorkspaceBytesWithScores(c.prompt, c.head_dim, num_threads, isa),
                KvCompactWorkspaceBytes(c.prompt, num_threads));
@@ -189,6 +191,7 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   args.sinks = sinks.empty() ? nullptr : sinks.data();
   args.kind = c.kind;
   args.turns = rows.front()->turns;
+  args.means = rows.front()->means;
   step(args);
   auto at = out.begin();
   for (BudgetRow* row : rows) {

@@ -1,0 +1,22 @@
+// Means of centred keys for tests: a table of random ones.
+#pragma once
+
+#include <vector>
+
+#include "kernels/kv/key_means.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace spillway::kernels {
+
+struct MeanTable {
+  int64_t num_spans;
+  std::vector<float> table;
+
+  MeanTable(int64_t num_positions, int64_t num_kv_heads, int64_t head_dim)
+      : num_spans(KeyMeanSpans(num_positions)),
+        table(RandomFloats(num_kv_heads * num_spans * head_dim, 77, 2.0F)) {}
+
+  KeyMeans means() const { return {table.data(), num_spans}; }
+};
+
+}  // namespace spillway::kernels
