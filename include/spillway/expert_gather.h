@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "spillway/plan.h"
+#include "spillway/reference_prompt.h"
 
 namespace spillway {
 
@@ -20,7 +21,8 @@ inline bool GathersAllBatches(const Plan& plan) {
 // Tokens of a pass that are gathered at once, at most.
 inline int64_t MostGathered(const Plan& plan) {
   const int64_t of_a_batch = std::max(plan.batch.prompt_tokens, plan.batch.rows);
-  return plan.prefix.num_tokens() +
+  const int64_t of_reference = plan.HasReference() ? ReferenceTokens(plan.shape) : 0;
+  return of_reference + plan.prefix.num_tokens() +
          (GathersAllBatches(plan) ? of_a_batch * plan.num_batches : of_a_batch);
 }
 

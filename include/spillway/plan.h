@@ -168,6 +168,11 @@ struct WorkspacePlan {
   // largest cache (kernels/kv/key_turns.h).
   int64_t turn_rows = 0;
   Region key_turns;  // fp32 [turn_rows, rope.dims]
+  // Where keys are centred (Plan::centres_keys): how each span of positions turns a mean, and the
+  // means of the layer that is computed (kernels/kv/key_means.h).
+  int64_t mean_spans = 0;
+  Region span_turns;  // fp32 [rope of RopesOf][span][head_dim]
+  Region key_means;   // fp32 [kv_head][span][head_dim]
 };
 
 // True: the model has rotary positions, and heads of a size that can be turned, a power of two.
@@ -177,15 +182,24 @@ inline bool CanTurnHeads(const ModelShape& shape) {
          (shape.head_dim & (shape.head_dim - 1)) == 0;
 }
 
+// True: the cache can hold the model's keys in 4 bits. Those that positions rotate are turned
+// before.
+inline bool HoldsKeysOf4Bits(const ModelShape& shape) {
+  return shape.rope.dims == 0 || CanTurnHeads(shape);
+}
+
 struct Plan {
   ModelShape shape;
   Machine machine;
   Policy policy;
   KvPolicy kept;                     // the policy's, within the windows of the model's layers
   std::vector<PlannedLayer> layers;  // execution order
-  int64_t num_requests = 0;          // of the workload
-  RequestShape longest;              // of its requests, in each number, without the prefix
-  int64_t num_batches = 1;           // of a block; no more than the workload can fill
+  // Whether the mean of each KV head's keys is left out of the cache (kernels/kv/key_means.h): of
+  // keys of 4 bits that positions rotate, rows of every length alike.
+  bool centres_keys = false;
+  int64_t num_requests = 0;  // of the workload
+  RequestShape longest;      // of its requests, in each number, without the prefix
+  int64_t num_batches = 1;   // of a block; no more than the workload can fill
   BatchCapacity batch;
   // K and V of one token in one run of a decoder layer, and what is kept beside them.
   int64_t slot_bytes = 0;
@@ -239,6 +253,9 @@ struct Plan {
   // Whether keys and queries are reflected before the cache holds keys below 16 bits. Rotated keys
   // have no direction in common that a reflection could spread.
   bool ReflectsHeads() const { return policy.kv_bits.key < 16 && shape.rope.dims == 0; }
+  // Whether a reference prompt goes through the layers ahead of the rows
+  // (spillway/reference_prompt.h).
+  bool HasReference() const { return ReflectsHeads() || centres_keys; }
   // Turned heads (kernels/attention/head_turn.h): queries and keys that positions rotate, where the
   // cache holds keys in 4 bits; beside them values of 4 bits and what is attended. Values alone are
   // not: beside keys of 8 bits it made no difference.
@@ -310,6 +327,9 @@ struct Plan {
     return layers[static_cast<std::size_t>(ref.layer)].tensors[static_cast<std::size_t>(ref.index)];
   }
 };
+
+// The ropes that layers rotate by, each once, in the order of the layers.
+std::vector<Rope> RopesOf(const std::vector<PlannedLayer>& layers);
 
 // One run of a row's cache: which, its first slot from the row's, and how much of it stays.
 struct KvRunPlace {

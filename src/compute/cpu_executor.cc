@@ -33,15 +33,16 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
   shared_runs_.reserve(max_rows);
   if (plan.shape.experts.num > 0) gathered_.reserve(static_cast<std::size_t>(MostGathered(plan)));
   if (plan.kept.rolls) FillKeyTurns(plan, 0, device.View(plan.workspace.key_turns), pool);
+  if (plan.centres_keys) FillSpanTurns(plan, device.As<float>(plan.workspace.span_turns), pool);
 }
 
 void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) {
   SPILLWAY_CHECK(batch.batch < plan_.num_batches);
   SPILLWAY_CHECK(static_cast<int64_t>(batch.tokens.size()) <= plan_.batch.prompt_tokens);
-  AdvanceReference(at);
   runner_.BeginChoices();
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   const Cell cell = {layer, batch, places};
+  AdvanceReference(cell, at.layer);
   AdvancePrefix(cell, at.layer);
   if (layer.part == ComputePart::kHead) return ComputeHead(cell);
   if (HasExperts(layer.ops)) return GatherExperts(cell);
@@ -80,15 +81,17 @@ void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
   ProgramInput input = all.Part(chunk.begin, chunk.size());
   input.hidden = chunk.hidden;
   runner_.Run(cell.layer, input, *this, [&](const Attend& op) {
-    AttendTurned(op, cell.layer, chunk.size(), [&] { AttendChunk(op, cell, chunk); });
+    AttendTurned(op, cell.layer, input.positions, [&] { AttendChunk(op, cell, chunk); });
   });
 }
 
 template <typename F>
-void CpuExecutor::AttendTurned(const Attend& op, const PlannedLayer& layer, int64_t rows,
-                               F attend) {
+void CpuExecutor::AttendTurned(const Attend& op, const PlannedLayer& layer,
+                               std::span<const int32_t> positions, F attend) {
+  const int64_t rows = std::ssize(positions);
   if (plan_.ReflectsHeads()) Reflect(layer, rows);
   Turn(layer_.TurnedInputs(At(op.qkv).data, rows));
+  if (plan_.centres_keys) Centre(op, layer, positions);
   attend();
   Turn(layer_.TurnedOutputs(At(op.y).data, rows));
 }
@@ -227,27 +230,42 @@ void CpuExecutor::ComputeHead(const Cell& cell) {
 
 // Takes the reference prompt through the layer before its first compute: the first pass comes to
 // every layer in order, with its weights in place.
-void CpuExecutor::AdvanceReference(const Cursor& at) {
-  if (!reference_.Awaits(at.layer)) return;
-  const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-  const ProgramInput all = {{reference_.Hidden(), plan_.shape.hidden_size},
-                            reference_.num_tokens(),
-                            reference_.tokens(),
-                            reference_.positions()};
-  runner_.RunPrompt(layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
-    AttendReference(op, begin, rows);
-  });
-  if (layer.attends) kernels::MakeReflectors(reference_.ReflectorArgsOf(layer.decoder_layer));
+void CpuExecutor::AdvanceReference(const Cell& cell, int64_t layer) {
+  if (!reference_.Awaits(layer)) return;
+  const int64_t stride = StateWidth(plan_.shape);
+  if (HasExperts(cell.layer.ops)) {
+    GatherPrompt(cell.layer, {reference_.Hidden(), stride}, reference_.num_tokens());
+  } else {
+    const ProgramInput all = {{reference_.Hidden(), stride},
+                              reference_.num_tokens(),
+                              reference_.tokens(),
+                              reference_.positions(),
+                              ropes_.For(cell.layer, cell.batch)};
+    runner_.RunPrompt(cell.layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
+      AttendReference(op, cell.layer, begin, rows);
+    });
+  }
+  if (cell.layer.attends) FinishReference(cell.layer.decoder_layer);
   reference_.Advance();
+}
+
+void CpuExecutor::FinishReference(int64_t decoder_layer) {
+  if (plan_.centres_keys) return kernels::MakeKeyMeans(reference_.MeanArgsOf(decoder_layer));
+  kernels::MakeReflectors(reference_.ReflectorArgsOf(decoder_layer));
+}
+
+// Gathers the tokens of a prompt that goes through the layers ahead of the rows.
+void CpuExecutor::GatherPrompt(const PlannedLayer& layer, const Rows& states, int64_t num_tokens) {
+  const auto& experts = std::get<Experts>(layer.ops.front());
+  for (int64_t token = 0; token < num_tokens; ++token)
+    GatherToken(experts, states.data + token * states.stride);
 }
 
 void CpuExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
   if (!prefix_.Awaits(layer)) return;
   const int64_t stride = StateWidth(plan_.shape);
   if (HasExperts(cell.layer.ops)) {
-    const auto& experts = std::get<Experts>(cell.layer.ops.front());
-    for (int64_t token = 0; token < prefix_.num_tokens(); ++token)
-      GatherToken(experts, prefix_.Hidden() + token * stride);
+    GatherPrompt(cell.layer, {prefix_.Hidden(), stride}, prefix_.num_tokens());
   } else {
     const ProgramInput all = {{prefix_.Hidden(), stride},
                               prefix_.num_tokens(),
@@ -255,7 +273,9 @@ void CpuExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
                               prefix_.positions(),
                               ropes_.For(cell.layer, cell.batch)};
     runner_.RunPrompt(cell.layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
-      AttendTurned(op, cell.layer, rows, [&] {
+      const auto positions =
+          all.positions.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows));
+      AttendTurned(op, cell.layer, positions, [&] {
         AttendPrefix(op, cell.layer, {begin, begin + rows});
       });
     });
@@ -272,15 +292,43 @@ void CpuExecutor::AttendPrefix(const Attend& op, const PlannedLayer& layer, Toke
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
 }
 
-void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows) {
+void CpuExecutor::AttendReference(const Attend& op, const PlannedLayer& layer, int64_t begin,
+                                  int64_t rows) {
   const kernels::AttentionRow row = reference_.Row(begin, rows);
   kernels::AttentionArgs args = layer_.Attention(op, At(op.qkv).data, At(op.y).data, {&row, 1});
   // The reference prompt's cache has 16 bits, whatever the rows' caches have.
   args.kv_dtype = DType::kF16;
   args.kv_bits = 16;
-  kernels::AddKeyDirections(
-      {args.k, args.qkv_stride, rows, args.num_kv_heads, args.head_dim, reference_.Common()});
+  args.means = {};
+  SumReference(layer, args, {begin, begin + rows});
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
+}
+
+void CpuExecutor::SumReference(const PlannedLayer& layer, const kernels::AttentionTensors& tensors,
+                               TokenRange tokens) {
+  if (!plan_.centres_keys) {
+    return kernels::AddKeyDirections({tensors.k, tensors.qkv_stride, tokens.size(),
+                                      tensors.num_kv_heads, tensors.head_dim, reference_.Common()});
+  }
+  const Rope& rope = *RopeOf(layer.ops);
+  const std::vector<float> frequencies = InverseFrequencies(rope);
+  kernels::KeySumArgs keys;
+  keys.keys = tensors.k;
+  keys.stride = tensors.qkv_stride;
+  keys.rows = tokens.size();
+  keys.rotation = {rope.dims, rope.pairs};
+  keys.inverse_frequencies = frequencies.data();
+  kernels::SumKeys(reference_.KeySums(keys, tokens.begin));
+}
+
+void CpuExecutor::Centre(const Attend& op, const PlannedLayer& layer,
+                         std::span<const int32_t> positions) {
+  if (means_of_ != layer.decoder_layer) {
+    kernels::FillSpanMeans(layer_.SpanMeans(layer, reference_.Found(layer.decoder_layer)), pool_);
+    means_of_ = layer.decoder_layer;
+  }
+  kernels::CentreKeys(layer_.CentredKeys(At(op.qkv).data, std::ssize(positions), positions.data()),
+                      pool_);
 }
 
 void CpuExecutor::Reflect(const PlannedLayer& layer, int64_t rows) {

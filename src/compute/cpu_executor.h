@@ -57,17 +57,24 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   void GatherToken(const Experts& experts, float* states);
 
   // Takes the reference prompt through the layer, the first time that the layer is computed.
-  void AdvanceReference(const Cursor& at);
-  void AttendReference(const Attend& op, int64_t begin, int64_t rows);
+  void AdvanceReference(const Cell& cell, int64_t layer);
+  void AttendReference(const Attend& op, const PlannedLayer& layer, int64_t begin, int64_t rows);
+  void FinishReference(int64_t decoder_layer);
+  void GatherPrompt(const PlannedLayer& layer, const Rows& states, int64_t num_tokens);
+  void SumReference(const PlannedLayer& layer, const kernels::AttentionTensors& tensors,
+                    TokenRange tokens);
   // Takes the plan's prefix through the layer, the first time that the layer is computed.
   void AdvancePrefix(const Cell& cell, int64_t layer);
   void AttendPrefix(const Attend& op, const PlannedLayer& layer, TokenRange tokens);
-  // Attention of `rows` tokens in the buffers, by `attend()`, with what the plan does to heads
-  // before it and behind.
+  // Attention of the tokens at `positions` in the buffers, by `attend()`, with what the plan does
+  // to heads before it and behind.
   template <typename F>
-  void AttendTurned(const Attend& op, const PlannedLayer& layer, int64_t rows, F attend);
+  void AttendTurned(const Attend& op, const PlannedLayer& layer, std::span<const int32_t> positions,
+                    F attend);
   void Turn(const kernels::HeadTurnArgs& heads);
   void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in the buffer
+  // Keys in the buffer; fills the layer's means where they are another's.
+  void Centre(const Attend& op, const PlannedLayer& layer, std::span<const int32_t> positions);
 
   void AttendChunk(const Attend& op, const Cell& cell, const Chunk& chunk);
   void AddCached(const Cell& cell, const LayerArgs::RowInChunk& at);
@@ -86,6 +93,7 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   HostArena reference_memory_;
   ReferenceKeys reference_;
   PrefixPrompt prefix_;
+  int64_t means_of_ = -1;  // decoder layer of the means in the workspace
   // Rows of one chunk that are attended to; each reserved for batch.rows.
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;

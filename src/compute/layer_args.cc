@@ -10,7 +10,10 @@
 namespace spillway {
 
 LayerArgs::LayerArgs(const Plan& plan, const Arena& device)
-    : plan_(plan), device_(device), prompt_places_(plan.workspace.prompt) {
+    : plan_(plan),
+      device_(device),
+      prompt_places_(plan.workspace.prompt),
+      ropes_(RopesOf(plan.layers)) {
   std::size_t max_tiles = 0;
   for (const PlannedLayer& layer : plan.layers) {
     for (const PlannedTensor& tensor : layer.tensors)
@@ -47,6 +50,11 @@ kernels::KeyTurns LayerArgs::Turns() const {
           rope.pairs};
 }
 
+kernels::KeyMeans LayerArgs::Means() const {
+  if (!plan_.centres_keys) return {};
+  return {device_.As<const float>(plan_.workspace.key_means), plan_.workspace.mean_spans};
+}
+
 kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float* out) const {
   const ModelShape& shape = plan_.shape;
   kernels::AttentionTensors tensors;
@@ -65,6 +73,7 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   tensors.kv_dtype = plan_.policy.kv_dtype;
   tensors.kv_bits = plan_.policy.kv_bits;
   tensors.turns = Turns();
+  tensors.means = Means();
   return tensors;
 }
 
@@ -80,6 +89,40 @@ kernels::HeadTurnArgs LayerArgs::TurnedOutputs(float* attended, int64_t rows) co
   const ModelShape& shape = plan_.shape;
   return {attended, WidthOf(shape, Buf::kAttended), plan_.TurnsValues() ? rows : 0, shape.num_heads,
           shape.head_dim};
+}
+
+kernels::CentreKeysArgs LayerArgs::CentredKeys(float* qkv, int64_t rows,
+                                               const int32_t* positions) const {
+  const ModelShape& shape = plan_.shape;
+  return {qkv + WidthOf(shape, Buf::kAttended),
+          WidthOf(shape, Buf::kQkv),
+          rows,
+          positions,
+          shape.num_kv_heads,
+          shape.head_dim,
+          Means()};
+}
+
+kernels::SpanMeanArgs LayerArgs::SpanMeans(const PlannedLayer& layer, const float* means) const {
+  const WorkspacePlan& work = plan_.workspace;
+  return SpanMeans(
+      layer, {means, device_.As<const float>(work.span_turns), device_.As<float>(work.key_means)});
+}
+
+kernels::SpanMeanArgs LayerArgs::SpanMeans(const PlannedLayer& layer,
+                                           const MeansMemory& memory) const {
+  const int64_t spans = plan_.workspace.mean_spans;
+  const Rope& rope = *RopeOf(layer.ops);
+  const int64_t width = plan_.shape.head_dim;
+  const auto index = std::ranges::find(ropes_, rope) - ropes_.begin();
+  return {memory.means,
+          memory.span_turns + index * spans * width,
+          width,
+          {rope.dims, rope.pairs},
+          plan_.shape.num_kv_heads,
+          spans,
+          width,
+          memory.table};
 }
 
 kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out,

@@ -12,6 +12,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/head_turn.h"
+#include "kernels/attention/key_centre.h"
 #include "kernels/attention/kv_compact.h"
 #include "kernels/attention/kv_copy.h"
 #include "kernels/rows/embedding.h"
@@ -84,6 +85,17 @@ class LayerArgs {
   // nothing. And of what was attended.
   kernels::HeadTurnArgs TurnedInputs(float* qkv, int64_t rows) const;
   kernels::HeadTurnArgs TurnedOutputs(float* attended, int64_t rows) const;
+  // What is taken away from the keys of a chunk's rows in `qkv` after that, where the plan centres
+  // keys. And how the table is filled that it is read from, for a layer with these means of keys.
+  kernels::CentreKeysArgs CentredKeys(float* qkv, int64_t rows, const int32_t* positions) const;
+  struct MeansMemory {
+    const float* means;       // of the layer, [kv_head][head_dim]
+    const float* span_turns;  // as FillSpanTurns leaves them
+    float* table;             // of KeyMeans
+  };
+  kernels::SpanMeanArgs SpanMeans(const PlannedLayer& layer, const MeansMemory& memory) const;
+  // The same in the workspace.
+  kernels::SpanMeanArgs SpanMeans(const PlannedLayer& layer, const float* means) const;
   kernels::AttentionArgs Attention(const Attend& op, float* qkv, float* out,
                                    std::span<const kernels::AttentionRow> rows) const;
   kernels::BudgetAttentionArgs Budget(const Attend& op, float* qkv, float* out,
@@ -122,8 +134,10 @@ class LayerArgs {
   }
 
  private:
-  // The turns of keys; none where the cache does not roll.
+  // The turns of keys; none where the cache does not roll. Their means; none where they are not
+  // centred.
   kernels::KeyTurns Turns() const;
+  kernels::KeyMeans Means() const;
   template <typename F>
   void ForRuns(const RowInChunk& at, F visit) const {
     ForEachKvRun(plan_, {at.kv_class, at.slots.row_tokens, at.decoder_layer, at.row.kv_less},
@@ -139,6 +153,7 @@ class LayerArgs {
   const Arena& device_;
   PromptPlaces prompt_places_;
   std::vector<kernels::EmbeddingPiece> table_pieces_;
+  std::vector<Rope> ropes_;
 };
 
 }  // namespace spillway

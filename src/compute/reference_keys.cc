@@ -6,7 +6,7 @@ namespace spillway {
 namespace {
 
 ReferenceBytes BytesOf(const Plan& plan) {
-  return plan.ReflectsHeads() ? ReferenceBytesOf(plan.shape) : ReferenceBytes{};
+  return plan.HasReference() ? ReferenceBytesOf(plan.shape) : ReferenceBytes{};
 }
 
 }  // namespace
@@ -16,7 +16,7 @@ int64_t ReferenceKeys::Bytes(const Plan& plan) { return BytesOf(plan).total(); }
 // Chooses tokens from all over the vocabulary, behind the one that texts begin with.
 ReferenceKeys::ReferenceKeys(const Plan& plan, std::byte* memory)
     : shape_(plan.shape), bytes_(BytesOf(plan)), memory_(memory) {
-  if (!plan.ReflectsHeads()) return;
+  if (!plan.HasReference()) return;
   const int64_t num_tokens = ReferenceTokens(shape_);
   for (int64_t token = 0; token < num_tokens; ++token) {
     tokens_.push_back(static_cast<TokenId>(shape_.vocab_size * token / num_tokens));
@@ -35,14 +35,30 @@ double* ReferenceKeys::Common() const {
   return reinterpret_cast<double*>(memory_ + bytes_.kv + bytes_.hidden);
 }
 
-float* ReferenceKeys::Reflectors(int64_t decoder_layer) const {
+float* ReferenceKeys::Found(int64_t decoder_layer) const {
   const int64_t begin = bytes_.kv + bytes_.hidden + bytes_.common;
   return reinterpret_cast<float*>(memory_ + begin) +
          decoder_layer * shape_.num_kv_heads * shape_.head_dim;
 }
 
 kernels::ReflectorArgs ReferenceKeys::ReflectorArgsOf(int64_t decoder_layer) const {
-  return {Common(), shape_.num_kv_heads, shape_.head_dim, Reflectors(decoder_layer)};
+  return {Common(), shape_.num_kv_heads, shape_.head_dim, Found(decoder_layer)};
+}
+
+kernels::KeySumArgs ReferenceKeys::KeySums(kernels::KeySumArgs keys, int64_t begin) const {
+  keys.first_position = begin;
+  keys.num_kv_heads = shape_.num_kv_heads;
+  keys.head_dim = shape_.head_dim;
+  keys.sums = Common();
+  if (begin > 0 || keys.rows == 0) return keys;
+  keys.keys += keys.stride;
+  ++keys.first_position;
+  --keys.rows;
+  return keys;
+}
+
+kernels::KeyMeanArgs ReferenceKeys::MeanArgsOf(int64_t decoder_layer) const {
+  return {Common(), shape_.num_kv_heads * shape_.head_dim, num_tokens() - 1, Found(decoder_layer)};
 }
 
 std::array<kernels::HeadReflectionArgs, 2> ReferenceKeys::Reflections(float* qkv, int64_t rows,
@@ -54,7 +70,7 @@ std::array<kernels::HeadReflectionArgs, 2> ReferenceKeys::Reflections(float* qkv
   queries.num_heads = shape_.num_heads;
   queries.num_kv_heads = shape_.num_kv_heads;
   queries.head_dim = shape_.head_dim;
-  queries.reflectors = Reflectors(decoder_layer);
+  queries.reflectors = Found(decoder_layer);
   kernels::HeadReflectionArgs keys = queries;
   keys.x += shape_.num_heads * shape_.head_dim;
   keys.num_heads = shape_.num_kv_heads;

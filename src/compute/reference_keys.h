@@ -1,9 +1,10 @@
-// ReferenceKeys: the direction that a model's keys have in common, layer by layer, from one short
-// prompt that is the same in every run. It depends on the model only, so that no row's bytes depend
+// ReferenceKeys: what a model's keys have in common, layer by layer, from one short prompt that is
+// the same in every run: a direction, by which heads are reflected, or where positions rotate keys
+// their mean before that. It depends on the model only, so that no row's bytes depend
 // on the rows beside it, and a run that resumes finds it again. An executor takes the prompt
 // through each layer before it computes the layer for the first time. This class holds the prompt,
 // how far it has come, and the places of its buffers in the device's memory. Where the plan
-// does not reflect heads (16 bits, rotated keys) none of it is needed. Thread rule: one thread.
+// does neither none of it is needed. Thread rule: one thread.
 #pragma once
 
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/head_reflection.h"
+#include "kernels/attention/key_centre.h"
 #include "spillway/plan.h"
 #include "spillway/reference_prompt.h"
 
@@ -22,7 +24,7 @@ namespace spillway {
 
 class ReferenceKeys {
  public:
-  // Bytes of the device's memory that it needs; 0 with a cache of 16 bits.
+  // Bytes of the device's memory that it needs; 0: nothing is found.
   static int64_t Bytes(const Plan& plan);
 
   // `memory`: 64-byte aligned, of the device; zeros where Common lies. Lifetime: plan and memory
@@ -37,15 +39,20 @@ class ReferenceKeys {
 
   std::span<const TokenId> tokens() const { return tokens_; }
   std::span<const int32_t> positions() const { return positions_; }
-  float* Hidden() const;  // [token, hidden], between layers
+  float* Hidden() const;  // [token, state], between layers
   // The prompt's row in a cache of its own, for `count` tokens from `begin` on.
   kernels::AttentionRow Row(int64_t begin, int64_t count) const;
 
-  // The directions of the layer's keys, as kernels/attention/head_reflection.h sums them:
-  // [num_kv_heads][head_dim].
+  // Sums of the layer's keys, or of their directions: [num_kv_heads][head_dim].
   double* Common() const;
-  // Reflectors of a decoder layer: [num_kv_heads][head_dim].
-  float* Reflectors(int64_t decoder_layer) const;
+  // What was found of a decoder layer, reflectors or means: [num_kv_heads][head_dim].
+  float* Found(int64_t decoder_layer) const;
+
+  // Arguments that sum the keys of a part of the prompt, its tokens from `begin` on; rows: 0 where
+  // all of them are left out, as the first token's key is, which is like no other.
+  kernels::KeySumArgs KeySums(kernels::KeySumArgs keys, int64_t begin) const;
+  // Arguments that make a layer's means from Common, once its keys are summed there.
+  kernels::KeyMeanArgs MeanArgsOf(int64_t decoder_layer) const;
 
   // Arguments that make a block's reflectors from Common, once its keys are summed there.
   kernels::ReflectorArgs ReflectorArgsOf(int64_t decoder_layer) const;

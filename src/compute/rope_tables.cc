@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/attention/key_centre.h"
 #include "kernels/kv/key_turns.h"
 #include "spillway/error.h"
 
@@ -17,6 +18,15 @@ void FillKeyTurns(const Plan& plan, int64_t first_row, std::span<std::byte> rows
                          first_row,
                          {reinterpret_cast<float*>(rows.data()), rows.size() / sizeof(float)}},
                         pool);
+}
+
+void FillSpanTurns(const Plan& plan, float* turns, ThreadPool& pool) {
+  for (const Rope& rope : RopesOf(plan.layers)) {
+    const std::vector<float> frequencies = InverseFrequencies(rope);
+    const WorkspacePlan& work = plan.workspace;
+    kernels::FillSpanTurns({frequencies, work.mean_spans, plan.shape.head_dim, turns}, pool);
+    turns += work.mean_spans * plan.shape.head_dim;
+  }
 }
 
 int64_t RopeTables::MaxTables(const Plan& plan, const Rope& rope) {

@@ -25,6 +25,10 @@ struct Turns {
 // WorkspacePlan::key_turns, in host memory.
 void FillKeyTurns(const Plan& plan, int64_t first_row, std::span<std::byte> rows, ThreadPool& pool);
 
+// Writes how each span of positions turns a mean of keys, of every rope: as much as
+// WorkspacePlan::span_turns, in host memory.
+void FillSpanTurns(const Plan& plan, float* turns, ThreadPool& pool);
+
 class RopeTables {
  public:
   // Requires: a layer's rotations are all by one rope. Lifetime: the plan outlives this.

@@ -2,7 +2,6 @@
 
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/decode_attention.h"
-#include "kernels/attention/head_reflection.h"
 #include "kernels/attention/kv_append.h"
 #include "kernels/attention/kv_compact.h"
 #include "kernels/attention/kv_copy.h"
@@ -34,14 +33,12 @@ void CudaAttention::AttendPrefix(const spillway::Attend& op, const AttentionBuff
 }
 
 void CudaAttention::AttendReference(const spillway::Attend& op, const AttentionBuffers& buffers,
-                                    const ChunkRows& chunk, double* common, Stream& stream) const {
+                                    const ChunkRows& chunk, Stream& stream) const {
   const ModelShape& shape = plan_.shape;
   kernels::PrefillAttentionArgs args = PrefillArgs(op, buffers, chunk);
   args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
   args.kv_dtype = DType::kF16;
-  kernels::AddKeyDirectionsAsync({args.q + args.out_stride, args.q_stride, buffers.num_tokens,
-                                  shape.num_kv_heads, shape.head_dim, common},
-                                 stream);
+  args.means = {};
   AttendPrompts(args, chunk, buffers.num_tokens, stream);
 }
 
@@ -66,6 +63,7 @@ kernels::PrefillAttentionArgs CudaAttention::PrefillArgs(const spillway::Attend&
   args.window = op.window;
   args.kv_dtype = plain.kv_dtype;
   args.turns = plain.turns;
+  args.means = plain.means;
   return args;
 }
 
@@ -89,7 +87,7 @@ void CudaAttention::Decode(const kernels::PrefillAttentionArgs& prefill, const C
       {prefill.q, prefill.q_stride, prefill.out, prefill.out_stride, prefill.rows,
        chunk.items.data(), static_cast<int64_t>(chunk.items.size()),
        Scratch<float>(scratch_.partials), prefill.num_heads, prefill.layout, prefill.scale,
-       prefill.soft_cap, prefill.sinks, prefill.kv_dtype},
+       prefill.soft_cap, prefill.sinks, prefill.kv_dtype, prefill.means},
       stream);
 }
 

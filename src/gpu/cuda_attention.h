@@ -39,10 +39,9 @@ class CudaAttention {
   void AttendPrefix(const spillway::Attend& op, const AttentionBuffers& buffers,
                     const ChunkRows& chunk, Stream& stream) const;
 
-  // Attends to the reference prompt, with a cache of 16 bits; its keys' directions are added to
-  // `common`. Stream and throws as Attend.
+  // Attends to the reference prompt, with a cache of 16 bits. Stream and throws as Attend.
   void AttendReference(const spillway::Attend& op, const AttentionBuffers& buffers,
-                       const ChunkRows& chunk, double* common, Stream& stream) const;
+                       const ChunkRows& chunk, Stream& stream) const;
 
  private:
   kernels::PrefillAttentionArgs PrefillArgs(const spillway::Attend& op,

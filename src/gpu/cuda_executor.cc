@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/attention/head_reflection.h"
+#include "kernels/attention/key_centre.h"
 #include "kernels/rows/fetch_host.h"
 #include "kernels/rows/gather_rows.h"
 #include "kernels/rows/host_rows.h"
@@ -49,6 +50,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
   if (plan.shape.experts.num > 0) gathered_ = std::make_unique<GpuExperts>(plan, ExpertMemory());
   products_.ChooseForManyRows(lane_.matmul, computes.stream());
   if (plan.kept.rolls) SendKeyTurns(pool);
+  if (plan.centres_keys) SendSpanTurns(pool);
   if (reference_.num_tokens() == 0) return;
   const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
                             static_cast<std::size_t>(plan.shape.head_dim) * sizeof(double);
@@ -86,6 +88,16 @@ void CudaExecutor::SendKeyTurns(ThreadPool& pool) const {
   }
 }
 
+void CudaExecutor::SendSpanTurns(ThreadPool& pool) const {
+  const Region& region = plan_.workspace.span_turns;
+  std::vector<float> turns(static_cast<std::size_t>(region.bytes) / sizeof(float));
+  FillSpanTurns(plan_, turns.data(), pool);
+  CudaCheck(cudaMemcpyAsync(device_.View(region).data(), turns.data(), turns.size() * sizeof(float),
+                            cudaMemcpyHostToDevice, computes_.stream().get()),
+            "a copy of the turns of means");
+  CudaCheck(cudaStreamSynchronize(computes_.stream().get()), "a copy of the turns of means");
+}
+
 GpuExperts::Memory CudaExecutor::ExpertMemory() const {
   const ExpertExchange& experts = exchange_.experts;
   GpuExperts::Memory memory;
@@ -107,6 +119,10 @@ HostAttention::Memory CudaExecutor::HostAttentionMemory() const {
   }
   memory.workspace = {HostScratch<std::byte>(beside.host_workspace),
                       static_cast<std::size_t>(beside.host_workspace.bytes)};
+  if (!plan_.centres_keys) return memory;
+  memory.means = HostScratch<float>(beside.host_means.of_layers);
+  memory.span_turns = HostScratch<float>(beside.host_means.span_turns);
+  memory.means_table = HostScratch<float>(beside.host_means.table);
   return memory;
 }
 
@@ -138,7 +154,7 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
     if (attends) ++beside_->num_cells;
   }
   table_ = TableWriter(host_.View(table), attends ? FirstLane().table : lane_.table);
-  AdvanceReference(at);
+  AdvanceReference(cell, at.layer);
   AdvancePrefix(cell, at.layer);
   const bool is_head = cell.layer.part == ComputePart::kHead;
   if (HasExperts(cell.layer.ops)) {
@@ -282,8 +298,7 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
               turn == nullptr ? device_.As<float>(plan_.workspace.buffers[Buf::kAttended])
                               : turn->attended);
   runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
-    if (plan_.ReflectsHeads()) Reflect(ops.lane(), cell.layer, chunk.size());
-    kernels::TurnHeadsAsync(layer_.TurnedInputs(ops.lane().qkv, chunk.size()), ops.lane().stream);
+    TurnInputs(ops.lane(), cell.layer, chunk.size(), input.positions.data());
     attention_.Attend(op, {ops.lane().qkv, ops.attended(), chunk.size()}, chunk_rows_[index],
                       ops.lane().stream);
     if (turn != nullptr) {
@@ -412,24 +427,51 @@ void CudaExecutor::FetchHostRows(const ListedChunk& chunk, Beside::Turn& turn) {
 
 // Takes the reference prompt through the layer before its first compute: the first pass comes to
 // every layer in order, with its weights in place.
-void CudaExecutor::AdvanceReference(const Cursor& at) {
-  if (!reference_.Awaits(at.layer)) return;
+void CudaExecutor::AdvanceReference(const Cell& cell, int64_t layer) {
+  if (!reference_.Awaits(layer)) return;
   if (beside_ != nullptr) JoinLanes(lane_.stream, beside_->first);
-  const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-  PutTables(layer);
-  ProgramInput all = PutInput(reference_.tokens(), reference_.positions(), {});
-  all.hidden = {reference_.Hidden(), plan_.shape.hidden_size};
-  all.rows = reference_.num_tokens();
-  if (!gather_tables_.empty()) SendTable(lane_.stream);
-  LaneOps ops(*this, layer, lane_, device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
-  runner_.RunPrompt(layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
-    AttendReference(op, ops, begin, rows);
-  });
-  if (layer.attends) {
-    kernels::MakeReflectorsAsync(reference_.ReflectorArgsOf(layer.decoder_layer), lane_.stream);
+  if (HasExperts(cell.layer.ops)) {
+    GatherPrompt({reference_.Hidden(), StateWidth(plan_.shape)}, reference_.num_tokens());
+  } else {
+    RunReference(cell);
   }
+  if (cell.layer.attends) FinishReference(cell.layer.decoder_layer);
   reference_.Advance();
   if (beside_ != nullptr) JoinLanes(beside_->first, lane_.stream);
+}
+
+void CudaExecutor::RunReference(const Cell& cell) {
+  PutTables(cell.layer);
+  ProgramInput all =
+      PutInput(reference_.tokens(), reference_.positions(), ropes_.For(cell.layer, cell.batch));
+  all.hidden = {reference_.Hidden(), StateWidth(plan_.shape)};
+  all.rows = reference_.num_tokens();
+  if (!table_.written().empty()) SendTable(lane_.stream);
+  LaneOps ops(*this, cell.layer, lane_, device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
+  runner_.RunPrompt(cell.layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
+    AttendReference(op, ops, cell.layer, all.turns.frequencies.data(), {begin, begin + rows});
+  });
+}
+
+// Finds what the keys that were summed have in common.
+void CudaExecutor::FinishReference(int64_t decoder_layer) {
+  if (!plan_.centres_keys) {
+    return kernels::MakeReflectorsAsync(reference_.ReflectorArgsOf(decoder_layer), lane_.stream);
+  }
+  const kernels::KeyMeanArgs means = reference_.MeanArgsOf(decoder_layer);
+  kernels::MakeKeyMeansAsync(means, lane_.stream);
+  if (beside_ == nullptr) return;
+  float* to = HostScratch<float>(exchange_.beside.host_means.of_layers);
+  CudaCheck(cudaMemcpyAsync(to + decoder_layer * means.size, means.means,
+                            static_cast<std::size_t>(means.size) * sizeof(float),
+                            cudaMemcpyDeviceToHost, lane_.stream.get()),
+            "a copy of means of keys");
+}
+
+// Gathers the tokens of a prompt that goes through the layers ahead of the rows.
+void CudaExecutor::GatherPrompt(const Rows& states, int64_t num_tokens) {
+  for (int64_t token = 0; token < num_tokens; ++token)
+    gathered_->Add(states.data + token * states.stride);
 }
 
 // Makes what is enqueued in `later` from now on wait for what is in `earlier`.
@@ -438,24 +480,43 @@ void CudaExecutor::JoinLanes(Stream& later, Stream& earlier) {
   later.WaitFor(beside_->joined);
 }
 
-void CudaExecutor::AttendReference(const Attend& op, const LaneOps& ops, int64_t begin,
-                                   int64_t rows) {
+void CudaExecutor::AttendReference(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
+                                   const float* frequencies, TokenRange tokens) {
   lists_.Clear();
-  lists_.Add(reference_.Row(begin, rows), RowPhase::kPrompt);
+  lists_.Add(reference_.Row(tokens.begin, tokens.size()), RowPhase::kPrompt);
   ChunkRows chunk;
   chunk.rows = table_.Put(std::span(lists_.rows()));
   chunk.tiles = table_.Put(std::span(lists_.tiles()));
   SendTable(lane_.stream);
-  attention_.AttendReference(op, {ops.lane().qkv, ops.attended(), rows}, chunk, reference_.Common(),
+  SumReference(op, ops, layer, frequencies, tokens);
+  attention_.AttendReference(op, {ops.lane().qkv, ops.attended(), tokens.size()}, chunk,
                              lane_.stream);
+}
+
+void CudaExecutor::SumReference(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
+                                const float* frequencies, TokenRange tokens) {
+  const kernels::AttentionTensors tensors = layer_.Tensors(op, ops.lane().qkv, ops.attended());
+  if (!plan_.centres_keys) {
+    return kernels::AddKeyDirectionsAsync(
+        {tensors.k, tensors.qkv_stride, tokens.size(), tensors.num_kv_heads, tensors.head_dim,
+         reference_.Common()},
+        lane_.stream);
+  }
+  const Rope& rope = *RopeOf(layer.ops);
+  kernels::KeySumArgs keys;
+  keys.keys = tensors.k;
+  keys.stride = tensors.qkv_stride;
+  keys.rows = tokens.size();
+  keys.rotation = {rope.dims, rope.pairs};
+  keys.inverse_frequencies = frequencies;
+  kernels::SumKeysAsync(reference_.KeySums(keys, tokens.begin), lane_.stream);
 }
 
 void CudaExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
   if (!prefix_.Awaits(layer)) return;
   const int64_t stride = StateWidth(plan_.shape);
   if (HasExperts(cell.layer.ops)) {
-    for (int64_t token = 0; token < prefix_.num_tokens(); ++token)
-      gathered_->Add(prefix_.Hidden() + token * stride);
+    GatherPrompt({prefix_.Hidden(), stride}, prefix_.num_tokens());
   } else {
     PutTables(cell.layer);
     ProgramInput all =
@@ -466,24 +527,37 @@ void CudaExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
     LaneOps ops(*this, cell.layer, lane_,
                 device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
     runner_.RunPrompt(cell.layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
-      AttendPrefix(op, ops, cell.layer, {begin, begin + rows});
+      AttendPrefix(op, ops, cell.layer, {begin, begin + rows}, all.positions.data() + begin);
     });
   }
   prefix_.Advance();
 }
 
 void CudaExecutor::AttendPrefix(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
-                                TokenRange tokens) {
+                                TokenRange tokens, const int32_t* positions) {
   lists_.Clear();
   lists_.Add(prefix_.Row(layer.decoder_layer, tokens.begin, tokens.size()), RowPhase::kPrompt);
   const ChunkRows chunk =
       PutLists(lists_, [&](const auto& list) { return table_.Put(std::span(list)); });
   Stream& stream = lane_.stream;
   SendTable(stream);
-  if (plan_.ReflectsHeads()) Reflect(lane_, layer, tokens.size());
-  kernels::TurnHeadsAsync(layer_.TurnedInputs(ops.lane().qkv, tokens.size()), stream);
+  TurnInputs(lane_, layer, tokens.size(), positions);
   attention_.AttendPrefix(op, {ops.lane().qkv, ops.attended(), tokens.size()}, chunk, stream);
   kernels::TurnHeadsAsync(layer_.TurnedOutputs(ops.attended(), tokens.size()), stream);
+}
+
+// Keys are centred by the means of their layer, which lie in the workspace while it is computed.
+void CudaExecutor::TurnInputs(const Lane& lane, const PlannedLayer& layer, int64_t rows,
+                              const int32_t* positions) {
+  if (plan_.ReflectsHeads()) Reflect(lane, layer, rows);
+  kernels::TurnHeadsAsync(layer_.TurnedInputs(lane.qkv, rows), lane.stream);
+  if (!plan_.centres_keys) return;
+  if (means_of_ != layer.decoder_layer) {
+    kernels::FillSpanMeansAsync(layer_.SpanMeans(layer, reference_.Found(layer.decoder_layer)),
+                                lane.stream);
+    means_of_ = layer.decoder_layer;
+  }
+  kernels::CentreKeysAsync(layer_.CentredKeys(lane.qkv, rows, positions), lane.stream);
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {
@@ -501,8 +575,8 @@ CudaExecutor::ListedChunk CudaExecutor::ListRows(const Cell& cell, std::size_t c
   ListedChunk listed = {
       PutLists(lists_, [&](const auto& list) { return table_.Put(std::span(list)); })};
   if (beside_ != nullptr) {
-    listed.host_job = beside_->attention.EndChunk(AttendOf(cell.layer.ops),
-                                                  (beside_->num_chunks + chunk) % kHostTurns);
+    listed.host_job =
+        beside_->attention.EndChunk(cell.layer, (beside_->num_chunks + chunk) % kHostTurns);
   }
   return listed;
 }

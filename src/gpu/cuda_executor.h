@@ -125,6 +125,7 @@ class CudaExecutor final : public Executor {
   void ComputeHead(const Cell& cell);
   void GatherExperts(const Cell& cell);  // a layer of nothing else
   void SendKeyTurns(ThreadPool& pool) const;
+  void SendSpanTurns(ThreadPool& pool) const;
   GpuExperts::Memory ExpertMemory() const;
 
   // Embedding tables in GPU memory, of the layer that is being enqueued.
@@ -137,12 +138,21 @@ class CudaExecutor final : public Executor {
                         const Turns& turns);
 
   // Takes the reference prompt through the layer, the first time that the layer is computed.
-  void AdvanceReference(const Cursor& at);
-  void AttendReference(const Attend& op, const LaneOps& ops, int64_t begin, int64_t rows);
+  void AdvanceReference(const Cell& cell, int64_t layer);
+  void RunReference(const Cell& cell);
+  void AttendReference(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
+                       const float* frequencies, TokenRange tokens);
+  void SumReference(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
+                    const float* frequencies, TokenRange tokens);
+  void FinishReference(int64_t decoder_layer);
+  void GatherPrompt(const Rows& states, int64_t num_tokens);
   // Takes the plan's prefix through the layer, the first time that the layer is computed.
   void AdvancePrefix(const Cell& cell, int64_t layer);
   void AttendPrefix(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
-                    TokenRange tokens);
+                    TokenRange tokens, const int32_t* positions);
+  // What the plan does to heads before attention. `positions`: of the tokens, in GPU memory.
+  void TurnInputs(const Lane& lane, const PlannedLayer& layer, int64_t rows,
+                  const int32_t* positions);
   void Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows);  // queries and keys
   void JoinLanes(Stream& later, Stream& earlier);
 
@@ -185,6 +195,7 @@ class CudaExecutor final : public Executor {
   CudaAttention attention_;
   ReferenceKeys reference_;
   PrefixPrompt prefix_;
+  int64_t means_of_ = -1;      // decoder layer of the means in the workspace
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ListedChunk> chunk_rows_;
   std::vector<GatherTable> gather_tables_;

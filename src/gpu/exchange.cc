@@ -44,10 +44,11 @@ int64_t RotationTableBytes(const Plan& plan, int64_t tokens) {
 // Bytes of the tables of the reference prompt, which goes through a layer ahead of its first
 // compute. A chunk may be one token.
 int64_t ReferenceTableBytes(const Plan& plan) {
-  if (!plan.ReflectsHeads()) return 0;
+  if (!plan.HasReference()) return 0;
   const int64_t tokens = ReferenceTokens(plan.shape);
   const AttentionLimits prompt = {1, tokens, ReferenceSlots(plan.shape), 0};
-  return std::max(EmbeddingTableBytes(plan, tokens), AttentionLists::MaxBytes(prompt, tokens));
+  return std::max(EmbeddingTableBytes(plan, tokens),
+                  RotationTableBytes(plan, tokens) + AttentionLists::MaxBytes(prompt, tokens));
 }
 
 // Tokens of the longest prompt whose token scores are wanted.
@@ -126,6 +127,12 @@ BesideLayout LayOutBeside(const Plan& plan, int64_t table_bytes, ArenaLayout& de
     if (shape.score_sinks) turn.host_sinks = host.TakeFloats(1, shape.num_heads);
   }
   beside.host_workspace = host.Take(HostAttention::WorkspaceBytes(plan));
+  if (plan.centres_keys) {
+    beside.host_means.of_layers =
+        host.TakeFloats(shape.num_layers * shape.num_kv_heads, shape.head_dim);
+    beside.host_means.span_turns = host.Take(plan.workspace.span_turns.bytes);
+    beside.host_means.table = host.Take(plan.workspace.key_means.bytes);
+  }
   return beside;
 }
 

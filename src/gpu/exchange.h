@@ -46,12 +46,19 @@ struct BesideLayout {
     Region host_attended;  // host: fp32 [rows, q]
     Region host_sinks;     // host: fp32 [heads]; empty where attention has none
   };
+  // Host: what centres keys on the CPU, as WorkspacePlan has it; empty where nothing does.
+  struct Means {
+    Region of_layers;  // fp32 [decoder layer][kv_head][head_dim]: as the GPU found them
+    Region span_turns;
+    Region table;  // of the layer that is attended to
+  };
   std::array<Region, kHostTurns> tables;  // the second part of a compute reads its own too
   Region normed;                          // this and the next two as those of WorkspacePlan
   Region qkv;
   Region matmul;
   std::array<Turn, kHostTurns> turns;
   Region host_workspace;  // host: of the CPU's kernels
+  Means host_means;
 };
 
 // Lists of tokens by experts are written by the host in turns: one while the GPU reads the other.

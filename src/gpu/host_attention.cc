@@ -3,6 +3,7 @@
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
+#include "src/compute/rope_tables.h"
 
 namespace spillway {
 
@@ -22,6 +23,7 @@ HostAttention::HostAttention(const Plan& plan, const LayerArgs& layer, const Mem
     lists.budget_rows.reserve(rows * static_cast<std::size_t>(plan.KvRuns()));
     lists.jobs.reserve(static_cast<std::size_t>(MaxChunks(plan)));
   }
+  if (memory.means != nullptr) FillSpanTurns(plan, memory.span_turns, pool);
 }
 
 void HostAttention::BeginCompute(int64_t number) {
@@ -44,14 +46,15 @@ void HostAttention::Add(kernels::BudgetAttentionRow run) {
   lists().budget_rows.push_back(run);
 }
 
-HostAttention::Job* HostAttention::EndChunk(const Attend& op, std::size_t turn) {
+HostAttention::Job* HostAttention::EndChunk(const PlannedLayer& layer, std::size_t turn) {
   Lists& of = lists();
   const std::size_t end = of.rows.size() + of.budget_rows.size();  // one of them is empty
   if (end == chunk_begin_) return nullptr;
   SPILLWAY_CHECK(of.jobs.size() < of.jobs.capacity());
   Job& job = of.jobs.emplace_back();
   job.attention = this;
-  job.op = op;
+  job.op = AttendOf(layer.ops);
+  job.layer = &layer;
   job.turn = turn;
   if (plan_.kept.evicts()) {
     job.budget_rows = std::span(of.budget_rows).subspan(chunk_begin_);
@@ -80,16 +83,33 @@ void HostAttention::RunJob(const Job& job) {
   if (!job.budget_rows.empty()) {
     kernels::BudgetAttentionArgs args = layer_.Budget(job.op, qkv, attended, job.budget_rows);
     args.sinks = SinksOf(job);
+    args.means = MeansOf(job);
     return kernels::BudgetAttention(args, memory_.workspace, pool_, isa_);
   }
   kernels::AttentionArgs args = layer_.Attention(job.op, qkv, attended, job.rows);
   args.sinks = SinksOf(job);
+  args.means = MeansOf(job);
   kernels::Attention(args, memory_.workspace, pool_, isa_);
 }
 
 // The sinks as the GPU has sent them: the layer's own are in its memory.
 const float* HostAttention::SinksOf(const Job& job) const {
   return job.op.sinks.exists() ? memory_.sinks[job.turn] : nullptr;
+}
+
+// The layer's means of keys in a table of the host's own, made from what the GPU found.
+kernels::KeyMeans HostAttention::MeansOf(const Job& job) {
+  if (memory_.means == nullptr) return {};
+  const int64_t layer = job.layer->decoder_layer;
+  if (means_of_ != layer) {
+    const ModelShape& shape = plan_.shape;
+    kernels::FillSpanMeans(
+        layer_.SpanMeans(*job.layer, {memory_.means + layer * shape.num_kv_heads * shape.head_dim,
+                                      memory_.span_turns, memory_.means_table}),
+        pool_);
+    means_of_ = layer;
+  }
+  return {memory_.means_table, plan_.workspace.mean_spans};
 }
 
 void HostAttention::ThrowIfFailed() const {

@@ -30,6 +30,7 @@ class HostAttention {
   struct Job {
     HostAttention* attention = nullptr;
     Attend op;
+    const PlannedLayer* layer = nullptr;
     std::size_t turn = 0;
     std::span<const kernels::AttentionRow> rows;
     std::span<const kernels::BudgetAttentionRow> budget_rows;
@@ -40,6 +41,10 @@ class HostAttention {
     std::array<float*, kHostTurns> attended{};  // [rows, q]
     std::array<float*, kHostTurns> sinks{};     // [heads]; not read where a layer has none
     std::span<std::byte> workspace;             // of the kernels
+    // Of centred keys, as BesideLayout::Means has them; null: they are not.
+    const float* means = nullptr;
+    float* span_turns = nullptr;
+    float* means_table = nullptr;
   };
 
   // Bytes of Memory::workspace.
@@ -56,7 +61,7 @@ class HostAttention {
   void Add(kernels::BudgetAttentionRow row);
 
   // The chunk's job; null where it has no rows. Lifetime: kHostTables computes.
-  Job* EndChunk(const Attend& op, std::size_t turn);
+  Job* EndChunk(const PlannedLayer& layer, std::size_t turn);
 
   // Runs a job; `job` is a Job*. After a failure it does nothing.
   static void Run(void* job) noexcept;
@@ -74,6 +79,7 @@ class HostAttention {
 
   void RunJob(const Job& job);
   const float* SinksOf(const Job& job) const;
+  kernels::KeyMeans MeansOf(const Job& job);
   Lists& lists() { return lists_[current_]; }
 
   const Plan& plan_;
@@ -84,6 +90,7 @@ class HostAttention {
   std::array<Lists, kHostTables> lists_;
   std::size_t current_ = 0;
   std::size_t chunk_begin_ = 0;  // the current chunk's first row in its list
+  int64_t means_of_ = -1;        // decoder layer of the means in the table; of the jobs' thread
   std::atomic<bool> failed_ = false;
   std::exception_ptr failure_;  // written before failed_
 };

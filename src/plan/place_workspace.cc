@@ -136,6 +136,13 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
     work.turn_rows = MostSlots(plan) + 1;
     work.key_turns = arena.TakeFloats(work.turn_rows, plan.shape.rope.dims);
   }
+  if (plan.centres_keys) {
+    const int64_t width = plan.shape.head_dim;
+    const int64_t positions = plan.longest.slots() + plan.prefix.num_tokens() + 1;
+    work.mean_spans = DivideUp(positions, kKvCodedBlockSlots);
+    work.span_turns = arena.TakeFloats(std::ssize(RopesOf(plan.layers)) * work.mean_spans, width);
+    work.key_means = arena.TakeFloats(plan.shape.num_kv_heads * work.mean_spans, width);
+  }
   PlaceBuffers(plan, work, arena);
   return work;
 }
@@ -159,7 +166,7 @@ void PlaceWorkspace(Plan& plan, const KernelNeeds& needs, ArenaLayouts& arenas) 
 }
 
 int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
-  const bool has_reference = plan.ReflectsHeads() && needs.exchange == nullptr;
+  const bool has_reference = plan.HasReference() && needs.exchange == nullptr;
   const int64_t memory =
       (has_reference ? ReferenceBytesOf(plan.shape).total() : 0) + ExpertListBytes(plan);
   if (plan.arena_bytes[Tier::kDisk] == 0) return memory;

@@ -25,6 +25,14 @@ namespace {
 // every MLP that outlasts an attention's load.
 constexpr int64_t kWeightLookahead = 2;
 
+// Whether each layer that attends rotates keys, and rows of every length alike.
+bool RotatesAlike(const std::vector<PlannedLayer>& layers) {
+  return std::ranges::all_of(layers, [](const PlannedLayer& layer) {
+    const Rope* rope = RopeOf(layer.ops);
+    return !layer.attends || (rope != nullptr && !rope->scaling.depends_on_length());
+  });
+}
+
 Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& whole,
                 const Policy& policy, const KernelNeeds& needs) {
   Plan plan;
@@ -43,6 +51,7 @@ Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& whol
                                        {plan.order, plan.weight_lookahead}, arenas);
   plan.weight_bytes = weights.bytes;
   plan.layers = std::move(weights.layers);
+  plan.centres_keys = plan.TurnsKeys() && RotatesAlike(plan.layers);
   plan.weight_staging = arenas[plan.device()].TakeBlocks(weights.staging_bytes);
   PlaceStaging(plan.layers, plan.device(), plan.weight_staging.offset);
   PlaceRows(plan, arenas);
@@ -56,6 +65,15 @@ Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& whol
 }
 
 }  // namespace
+
+std::vector<Rope> RopesOf(const std::vector<PlannedLayer>& layers) {
+  std::vector<Rope> ropes;
+  for (const PlannedLayer& layer : layers) {
+    const Rope* rope = RopeOf(layer.ops);
+    if (rope != nullptr && std::ranges::find(ropes, *rope) == ropes.end()) ropes.push_back(*rope);
+  }
+  return ropes;
+}
 
 Plan LayOutWhole(const Model& model, const Machine& machine, const Workload& work,
                  const Policy& policy, const KernelNeeds& needs) {
@@ -181,7 +199,7 @@ namespace {
 
 // Keys of 4 bits cost little where heads are turned.
 void RefuseFourBitsOfRotatedKeys(const ModelShape& shape, const Policy& policy) {
-  if (shape.rope.dims == 0 || policy.kv_bits.key != 4 || CanTurnHeads(shape)) return;
+  if (policy.kv_bits.key != 4 || HoldsKeysOf4Bits(shape)) return;
   throw Error(
       ErrorCode::kFlag,
       fmt::format("--kv-bits {}: keys of 4 bits that positions rotate need heads of a power "

@@ -147,7 +147,7 @@ std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& 
   if (compute == CpuCompute::kInt8) std::erase(all, 16);
   std::vector<KvBits> all_kv;
   // Else keys of 4 bits are refused.
-  const bool any_keys = !config.kv.rolls && (shape.rope.dims == 0 || CanTurnHeads(shape));
+  const bool any_keys = !config.kv.rolls && HoldsKeysOf4Bits(shape);
   std::ranges::copy_if(kStoredKvBits, std::back_inserter(all_kv),
                        [&](KvBits bits) { return any_keys || bits.key > 4; });
   const std::vector<int> weights =

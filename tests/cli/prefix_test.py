@@ -67,7 +67,7 @@ class PrefixTest(harness.VerbTest):
     def test_the_same_bytes_everywhere(self):
         for number, (model, *flags) in enumerate([
             ["llama-groups-of-four"], ["gelu-head80-untied", "--kv-bits", 8], ["qwen3-biased", "--kv-bits", "8,4"],
-            ["postnorm-projected", "--kv-bits", 4], ["qwen3moe-plain"]]):
+            ["postnorm-projected", "--kv-bits", 4], ["qwen3moe-plain", "--kv-bits", 4]]):
             records = [{"token_ids": row, "max_tokens": 3 + at % 5, "temperature": at % 2}
                        for at, row in enumerate(prompts(number))]
             words = ["--model", PARITY_MODELS / model, *flags]

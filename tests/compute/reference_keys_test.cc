@@ -63,8 +63,8 @@ TEST(ReferenceKeysTest, PlacesDoNotOverlap) {
   EXPECT_EQ(at(keys.Hidden()), keys.Row(0, 10).num_slots * KvSlotBytes(2, 64));
   EXPECT_GE(at(keys.Common()), at(keys.Hidden() + 10 * plan.shape.hidden_size));
   EXPECT_EQ(at(keys.Common()) % int64_t{sizeof(double)}, 0);
-  EXPECT_EQ(at(keys.Reflectors(0)), at(keys.Common() + kWidth));
-  EXPECT_EQ(at(keys.Reflectors(2)), std::ssize(memory));
+  EXPECT_EQ(at(keys.Found(0)), at(keys.Common() + kWidth));
+  EXPECT_EQ(at(keys.Found(2)), std::ssize(memory));
 }
 
 }  // namespace

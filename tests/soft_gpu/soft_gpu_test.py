@@ -37,6 +37,8 @@ CASES = [
     ["postnorm-projected", "--kv-bits", 4, *H2O],
     ["bf16-head128", "--weight-bits", 4, "--kv-bits", "8,4", *WINDOW],
     ["llama-grouped-tied", "--kv-bits", 4],
+    ["qwen3moe-plain", "--kv-bits", 4],
+    ["gemma3-groups-windowed", "--kv-bits", 4, *H2O],
     ["neox-parallel"],
     ["qwen3-biased", "--weight-bits", 8],
     ["gemma2-full"],
@@ -55,7 +57,7 @@ MIXED_TYPES = {"llama-groups-of-four": {"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn
 CODED_FORMS = ["gptq-4-wide", "packed-8-wide", "fp8-wide"]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
-CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[12], CASES[-2], CASES[-1]]
+CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[7], CASES[8], CASES[14], CASES[-2], CASES[-1]]
 # Shares of rows that may have other greedy tokens than on the CPU. Activations are rounded to 16 bits on a GPU, and these
 # small random models have many tokens that are nearly as likely as the best. Rounded otherwise, an element may have another
 # code, which moves logits further.
