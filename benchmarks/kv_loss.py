@@ -2,7 +2,7 @@
 """What a smaller KV cache costs a model of yours, measured in windows of a text, with standard errors.
 
   python3 benchmarks/kv_loss.py path/to/spillway --model FOLDER --output FILE.json [--text FILE] [--window 512] [--prompt 128]
-    [--count 16] [--stride N] [--budgets 60,40,20,10,5] [--rows GROUP,...] [--kv-bytes 20]
+    [--count 16] [--stride N] [--budgets 60,40,20,10,5] [--rows GROUP,...] [--kv-bytes 20] [--kv-bits 8,4]
     [--policy FILE]
 
 Each window's first tokens are read in one pass, the others are told one a pass, as if they had been generated, and scored. A
@@ -11,8 +11,8 @@ the paired differences. Groups of rows:
   h2o, window  uniform budgets; window keeps 4 first tokens as well
   bits         the full cache and h2o at 20 %, in 8 bits, in 8 of keys and 4 of values, and in 4
   layers       h2o with budgets per layer from `spillway calibrate --per layer` on the text between the windows; takes hours
-  heads        h2o with budgets per KV head from `spillway calibrate`, likewise, in 8 bits of keys and 4 of values: --kv-bytes
-               of the bytes of a full cache of 16 bits
+  heads        h2o with budgets per KV head from `spillway calibrate`, likewise, in the bits of --kv-bits: --kv-bytes of the
+               bytes of a full cache of 16 bits
 layers and heads are measured only where they are named; none: what --policy names alone.
 --policy FILE, as often as you like, adds a row with a policy file of yours.
 Prints a table. A rerun measures only what FILE.json does not hold yet. Needs the PyPI package tokenizers and the model's
@@ -180,9 +180,10 @@ def measure_all(study, options):
             study.measure(name, ["--policy", study.calibrate(name, flags)])
         elif group == "heads":
             for share in options.kv_bytes:
-                name = f"h2o per head, 8,4 bits, {share} % of the bytes"
-                flags = ["--kv-bits", "8,4", "--kv-bytes", f"{share}%"]
-                study.measure(name, ["--policy", study.calibrate(f"per_head_{share}", flags)])
+                bits = options.kv_bits
+                name = f"h2o per head, {bits} bits, {share} % of the bytes"
+                flags = ["--kv-bits", bits, "--kv-bytes", f"{share}%"]
+                study.measure(name, ["--policy", study.calibrate(f"per_head_{bits}_{share}", flags)])
         else:
             for budget in options.budgets:
                 study.measure(f"{group} {budget} %", [*POLICIES[group], "--kv-budget", f"{budget}%"])
@@ -210,6 +211,7 @@ def parse_arguments():
     parser.add_argument("--policy", type=pathlib.Path, action="append", default=[], metavar="FILE", help="a policy file to measure")
     parser.add_argument("--max-loss", default="1%", help="of budgets per layer (default: 1%%)")
     parser.add_argument("--kv-bytes", type=comma_list, default=["20"], help="percent, of budgets per head (default: 20)")
+    parser.add_argument("--kv-bits", default="8,4", help="of budgets per head (default: 8,4)")
     parser.add_argument("--sample", type=int, help="windows for calibrate (default: its own)")
     parser.add_argument("--calibrate-window", type=int, help="tokens of these (default: those of --window)")
     parser.add_argument("--threads", type=int, help="compute threads of spillway (default: its own)")

@@ -270,10 +270,11 @@ std::vector<Flag> CalibrateFlags() {
       MaxLossFlag("how much perplexity may rise (1%)"),
       Value("kv-bytes", "N%",
             "in place of a loss: the KV's bytes, of those of a full cache of 16 bits", SetKvBytes),
-      Switch("pareto",
-             "measure KV of 16, 8 and 8,4 bits at several sizes; the report has all of them, for "
-             "search --calibration",
-             &Config::pareto),
+      Switch(
+          "pareto",
+          "measure KV of 16, 8, 8,4 and 4 bits at several sizes; the report has all of them, for "
+          "search --calibration",
+          &Config::pareto),
       Value("per", "head|layer",
             "budgets of each KV head, or of each layer (head; layer where not h2o)", SetBudgetsPer),
       Value("output", "FILE", "write the budgets here, a policy file, over what is there",

@@ -32,7 +32,7 @@ namespace spillway {
 namespace {
 
 // Settings that --pareto measures: bits, and shares of the bytes of a full cache of 16 bits.
-constexpr std::array kParetoBits = {KvBits(16), KvBits(8), KvBits(8, 4)};
+constexpr std::array kParetoBits = {KvBits(16), KvBits(8), KvBits(8, 4), KvBits(4)};
 constexpr std::array kParetoSizes = {0.5, 0.3, 0.2, 0.12, 0.08};
 constexpr double kUsefulOfBound = 3.0;  // smaller sizes than one that loses more are not measured
 
@@ -43,6 +43,8 @@ class HeadStages final : public CalibrateStages {
         known_(flags_.output, {SourceOf(flags_), flags_.output, flags_.report}),
         bits_(flags_.pareto ? std::vector(kParetoBits.begin(), kParetoBits.end())
                             : std::vector{flags_.kv_bits.value_or(16)}) {
+    if (flags_.pareto && !HoldsKeysOf4Bits(model_.shape))
+      std::erase_if(bits_, [](KvBits bits) { return bits.key == 4; });
     job_.num_layers = model_.shape.num_layers;
     job_.num_kv_heads = model_.shape.num_kv_heads;
   }
