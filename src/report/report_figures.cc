@@ -1,5 +1,7 @@
 #include "src/report/report_figures.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <set>
 
