@@ -31,6 +31,7 @@ ASK = "Summarize in one sentence: "
 NEW_TOKENS = 48
 DOCUMENT_CHARACTERS = 2400
 H2O, WINDOW = kv_loss.POLICIES["h2o"], kv_loss.POLICIES["window"]
+FEWER_BITS_BELOW = 15  # percent of the bytes, of budgets per KV head
 UNIFORM = {
     "16 bits": kv_loss.FULL,
     "8 bits": ["--kv-bits", "8"],
@@ -113,8 +114,9 @@ def settings_of(options, study):
         flags = ["--per", "layer", "--max-loss", options.max_loss, "--prefill", study.prompt]
         yield name, ["--policy", study.calibrate("per_layer", flags)]
     for share in options.kv_bytes:
-        flags = ["--kv-bits", "8,4", "--kv-bytes", f"{share}%"]
-        yield f"h2o per head, 8,4 bits, {share} % of the bytes", ["--policy", study.calibrate(f"per_head_{share}", flags)]
+        bits = "8,4" if float(share) >= FEWER_BITS_BELOW else "4"
+        flags = ["--kv-bits", bits, "--kv-bytes", f"{share}%"]
+        yield f"h2o per head, {bits} bits, {share} % of the bytes", ["--policy", study.calibrate(f"per_head_{share}", flags)]
 
 
 def measure(options):

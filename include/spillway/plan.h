@@ -256,11 +256,11 @@ struct Plan {
   // Whether a reference prompt goes through the layers ahead of the rows
   // (spillway/reference_prompt.h).
   bool HasReference() const { return ReflectsHeads() || centres_keys; }
-  // Turned heads (kernels/attention/head_turn.h): queries and keys that positions rotate, where the
-  // cache holds keys in 4 bits; beside them values of 4 bits and what is attended. Values alone are
-  // not: beside keys of 8 bits it made no difference.
+  // Turned heads (kernels/attention/head_turn.h) of models that rotate keys: queries and keys where
+  // the cache holds keys in 4 bits, values and what is attended where it holds values in 4. Of
+  // SmolLM2 in bits 8,4 it leaves a divergence of 0.0037 nats in place of 0.0049.
   bool TurnsKeys() const { return CanTurnHeads(shape) && policy.kv_bits.key == 4; }
-  bool TurnsValues() const { return TurnsKeys() && policy.kv_bits.value == 4; }
+  bool TurnsValues() const { return CanTurnHeads(shape) && policy.kv_bits.value == 4; }
   // Tokens of the prefix that rows' caches leave out.
   int64_t CachePrefix() const { return kept.evicts() ? 0 : prefix.num_tokens(); }
   // A request as its row has it: without the tokens that its cache leaves out, and with those of

@@ -77,12 +77,14 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   return tensors;
 }
 
-// Queries, keys and values lie side by side.
+// Heads of queries, keys and values lie side by side.
 kernels::HeadTurnArgs LayerArgs::TurnedInputs(float* qkv, int64_t rows) const {
   const ModelShape& shape = plan_.shape;
-  const int64_t kv_parts = plan_.TurnsValues() ? 2 : 1;
-  return {qkv, WidthOf(shape, Buf::kQkv), plan_.TurnsKeys() ? rows : 0,
-          shape.num_heads + kv_parts * shape.num_kv_heads, shape.head_dim};
+  const int64_t values = shape.num_heads + shape.num_kv_heads;  // heads before them
+  const int64_t begin = plan_.TurnsKeys() ? 0 : values;
+  const int64_t end = plan_.TurnsValues() ? values + shape.num_kv_heads : values;
+  return {qkv + begin * shape.head_dim, WidthOf(shape, Buf::kQkv), begin < end ? rows : 0,
+          end - begin, shape.head_dim};
 }
 
 kernels::HeadTurnArgs LayerArgs::TurnedOutputs(float* attended, int64_t rows) const {
