@@ -28,6 +28,12 @@ inline constexpr int64_t kKvGroup = 64;      // elements that share min and scal
 // Tokens that many rows begin with have places of their own in whole steps of so many slots: the
 // attention kernels read no block, or tile, from two places.
 inline constexpr int64_t kPrefixStep = 64;
+// Positions that share a mean of keys, where these are centred (kernels/kv/key_means.h): in a full
+// cache a block of codes.
+inline constexpr int64_t kKeyMeanSpan = kKvCodedBlockSlots;
+constexpr int64_t KeyMeanSpans(int64_t num_positions) {
+  return DivideUp(num_positions, kKeyMeanSpan);
+}
 // Bytes from a token's group to group.
 inline constexpr int64_t kKvRangeStride = kKvCodedBlockSlots * 4;
 

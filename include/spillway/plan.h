@@ -198,7 +198,7 @@ struct Plan {
   // keys of 4 bits that positions rotate, rows of every length alike.
   bool centres_keys = false;
   int64_t num_requests = 0;  // of the workload
-  RequestShape longest;      // of its requests, in each number, without the prefix
+  RequestShape longest;      // of its requests, in each number, as OwnShape has them
   int64_t num_batches = 1;   // of a block; no more than the workload can fill
   BatchCapacity batch;
   // K and V of one token in one run of a decoder layer, and what is kept beside them.

@@ -56,8 +56,9 @@ __global__ void __launch_bounds__(kThreads) MakeKeyMeansKernel(const KeyMeanArgs
 __global__ void __launch_bounds__(kThreads) TurnMeansKernel(const SpanMeanArgs args) {
   const HeadRotation& rotation = args.rotation;
   const float* mean = args.means + blockIdx.y * args.head_dim;
-  const float* cosines = args.turns + blockIdx.x * args.turns_stride;
-  float* to = args.table + (blockIdx.y * args.num_spans + blockIdx.x) * args.head_dim;
+  const int64_t span = args.first + blockIdx.x;
+  const float* cosines = args.turns + span * args.turns_stride;
+  float* to = args.table + (blockIdx.y * args.num_spans + span) * args.head_dim;
   for (int64_t part = threadIdx.x; part < NumParts(rotation, args.head_dim); part += kThreads) {
     if (part >= NumTurned(rotation)) {
       const int64_t d = part + rotation.dims / 2;
@@ -73,13 +74,24 @@ __global__ void __launch_bounds__(kThreads) TurnMeansKernel(const SpanMeanArgs a
   }
 }
 
+// Puts a row's elements in their places. grid: (span, KV head).
+__global__ void __launch_bounds__(kThreads) PlaceMeansKernel(const SpanMeanArgs args) {
+  __shared__ float row[kMaxTurnedDim];
+  const int64_t dim = args.head_dim;
+  float* table = args.table + (blockIdx.y * args.num_spans + args.first + blockIdx.x) * dim;
+  for (int64_t d = threadIdx.x; d < dim; d += kThreads) row[d] = table[d];
+  __syncthreads();
+  for (int64_t d = threadIdx.x; d < dim; d += kThreads) table[MeanPlace(d, dim)] = row[d];
+}
+
 // grid: (row).
 __global__ void __launch_bounds__(kThreads) CentreKeysKernel(const CentreKeysArgs args) {
   const int64_t position = args.positions[blockIdx.x];
   float* keys = args.keys + blockIdx.x * args.stride;
   for (int64_t i = threadIdx.x; i < args.num_kv_heads * args.head_dim; i += kThreads) {
     const int64_t head = i / args.head_dim;
-    keys[i] -= args.means.At(head, position, args.head_dim)[i % args.head_dim];
+    const float* mean = args.means.At(head, position, args.head_dim);
+    keys[i] -= mean[MeanPlace(i % args.head_dim, args.head_dim)];
   }
 }
 
@@ -97,11 +109,14 @@ void MakeKeyMeansAsync(const KeyMeanArgs& args, Stream& stream) {
 }
 
 void FillSpanMeansAsync(const SpanMeanArgs& args, Stream& stream) {
-  const dim3 grid(static_cast<unsigned>(args.num_spans), static_cast<unsigned>(args.num_kv_heads));
+  SPILLWAY_CHECK(args.end <= args.num_spans && args.head_dim <= kMaxTurnedDim);
+  const int64_t num_filled = args.end - args.first;
+  const dim3 grid(static_cast<unsigned>(num_filled), static_cast<unsigned>(args.num_kv_heads));
   LaunchKernel(TurnMeansKernel, grid, kThreads, args, stream, "means of spans launch");
-  TurnHeadsAsync({args.table, args.num_spans * args.head_dim, args.num_kv_heads, args.num_spans,
-                  args.head_dim},
+  TurnHeadsAsync({args.table + args.first * args.head_dim, args.num_spans * args.head_dim,
+                  args.num_kv_heads, num_filled, args.head_dim},
                  stream);
+  LaunchKernel(PlaceMeansKernel, grid, kThreads, args, stream, "places of means launch");
 }
 
 void CentreKeysAsync(const CentreKeysArgs& args, Stream& stream) {

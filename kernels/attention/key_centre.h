@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/kv/key_means.h"
+#include "kernels/kv/key_turns.h"
 #include "spillway/layer.h"  // RopePairs
 #include "src/base/thread_pool.h"
 
@@ -16,18 +17,17 @@ class Stream;
 
 namespace spillway::kernels {
 
-// How positions turn a head: its first `dims` elements, pair by pair.
+// Rotation of a head by positions: of its first `dims` elements, pair by pair.
 struct HeadRotation {
   int64_t dims = 0;
   RopePairs pairs = RopePairs::kHalves;
 
   // Elements of a pair in a head.
-  constexpr int64_t First(int64_t pair) const {
-    return pairs == RopePairs::kHalves ? pair : 2 * pair;
-  }
-  constexpr int64_t Second(int64_t pair) const {
-    return pairs == RopePairs::kHalves ? pair + dims / 2 : 2 * pair + 1;
-  }
+  constexpr int64_t First(int64_t pair) const { return AsTurns().First(pair); }
+  constexpr int64_t Second(int64_t pair) const { return AsTurns().Second(pair); }
+
+ private:
+  constexpr KeyTurns AsTurns() const { return {nullptr, 0, dims, pairs}; }
 };
 
 // Keys that positions have turned, one behind the other from `first_position` on.
@@ -63,9 +63,10 @@ void MakeKeyMeansAsync(const KeyMeanArgs& args, Stream& stream);
 // stride of `stride` floats from span to span.
 struct SpanTurnArgs {
   std::span<const float> inverse_frequencies = {};
+  int64_t first_span = 0;
   int64_t num_spans = 0;
   int64_t stride = 0;
-  float* turns = nullptr;  // host memory
+  float* turns = nullptr;  // of first_span, in host memory
 };
 
 // Thread rule: one call at a time per pool.
@@ -80,12 +81,15 @@ struct SpanMeanArgs {
   int64_t num_spans = 0;
   int64_t head_dim = 0;    // a power of two, at most kMaxTurnedDim (head_turn.h)
   float* table = nullptr;  // of KeyMeans
+  int64_t first = 0;       // of the spans that are filled
+  int64_t end = 0;         // at most num_spans
 };
 
-// Fills the table: means turned by each span's positions, then as TurnHeads turns heads.
-// Thread rule: one call at a time per pool.
+// Fills spans [first, end) of the table: means turned by each span's positions, then as TurnHeads
+// turns heads. Thread rule: one call at a time per pool.
 void FillSpanMeans(const SpanMeanArgs& args, ThreadPool& pool);
-// Stream: two kernels.
+// Likewise; on a GPU a row lies in the order of vectors of keys of 4 bits (MeanPlace of
+// kernels/kv/key_means.h). Stream: three kernels.
 void FillSpanMeansAsync(const SpanMeanArgs& args, Stream& stream);
 
 struct CentreKeysArgs {

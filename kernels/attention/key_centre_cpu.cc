@@ -61,14 +61,15 @@ void MakeKeyMeans(const KeyMeanArgs& args) {
 void FillSpanTurns(const SpanTurnArgs& args, ThreadPool& pool) {
   const auto half = static_cast<int64_t>(args.inverse_frequencies.size());
   SPILLWAY_CHECK(2 * half <= args.stride);
-  auto fill = [&](int64_t span, int /*worker*/) {
-    float* cosines = args.turns + span * args.stride;
+  auto fill = [&](int64_t index, int /*worker*/) {
+    const int64_t first = (args.first_span + index) * kKeyMeanSpan;
+    float* cosines = args.turns + index * args.stride;
     for (int64_t pair = 0; pair < half; ++pair) {
       const float frequency = args.inverse_frequencies[static_cast<std::size_t>(pair)];
       double cosine = 0.0;
       double sine = 0.0;
       for (int64_t i = 0; i < kKeyMeanSpan; ++i) {
-        const PairTurn turn = TurnOf(static_cast<float>(span * kKeyMeanSpan + i), frequency, 1.0F);
+        const PairTurn turn = TurnOf(static_cast<float>(first + i), frequency, 1.0F);
         cosine += turn.cosine;
         sine += turn.sine;
       }
@@ -80,15 +81,21 @@ void FillSpanTurns(const SpanTurnArgs& args, ThreadPool& pool) {
 }
 
 void FillSpanMeans(const SpanMeanArgs& args, ThreadPool& pool) {
-  auto fill = [&](int64_t span, int /*worker*/) {
+  SPILLWAY_CHECK(args.end <= args.num_spans);
+  const int64_t num_filled = args.end - args.first;
+  auto fill = [&](int64_t index, int /*worker*/) {
+    const int64_t span = args.first + index;
     for (int64_t head = 0; head < args.num_kv_heads; ++head) {
       TurnMean(args, args.means + head * args.head_dim, span,
                args.table + (head * args.num_spans + span) * args.head_dim);
     }
   };
-  pool.Run(args.num_spans, fill);
-  TurnHeads({args.table, args.head_dim, args.num_kv_heads * args.num_spans, 1, args.head_dim},
-            pool);
+  pool.Run(num_filled, fill);
+  for (int64_t head = 0; head < args.num_kv_heads; ++head) {
+    TurnHeads({args.table + (head * args.num_spans + args.first) * args.head_dim, args.head_dim,
+               num_filled, 1, args.head_dim},
+              pool);
+  }
 }
 
 void CentreKeys(const CentreKeysArgs& args, ThreadPool& pool) {

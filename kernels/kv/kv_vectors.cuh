@@ -433,10 +433,16 @@ __device__ void AddMean(const KeyMeans& means, const VectorPlace& place, int64_t
                         int64_t head_dim, float (&key)[kVectorElements]) {
   if constexpr (Part::kPart == KvPart::kKey && Part::kBits == 4) {
     if (!means.exist()) return;
-    const float* mean = means.At(place.kv_head, position, head_dim);
+    const float* mean =
+        means.At(place.kv_head, position, head_dim) + place.vector * kVectorElements;
 #pragma unroll
-    for (int i = 0; i < kVectorElements; ++i)
-      key[i] += mean[VectorElement<Part::kBits>(place.vector, i, head_dim)];
+    for (int half = 0; half < 2; ++half) {
+      const uint4 words = __ldg(reinterpret_cast<const uint4*>(mean) + half);
+      key[4 * half] += __uint_as_float(words.x);
+      key[4 * half + 1] += __uint_as_float(words.y);
+      key[4 * half + 2] += __uint_as_float(words.z);
+      key[4 * half + 3] += __uint_as_float(words.w);
+    }
   }
 }
 

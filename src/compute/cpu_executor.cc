@@ -242,7 +242,7 @@ void CpuExecutor::AdvanceReference(const Cell& cell, int64_t layer) {
                               reference_.positions(),
                               ropes_.For(cell.layer, cell.batch)};
     runner_.RunPrompt(cell.layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
-      AttendReference(op, cell.layer, begin, rows);
+      AttendReference(op, cell.layer, all.turns, {begin, begin + rows});
     });
   }
   if (cell.layer.attends) FinishReference(cell.layer.decoder_layer);
@@ -292,40 +292,41 @@ void CpuExecutor::AttendPrefix(const Attend& op, const PlannedLayer& layer, Toke
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
 }
 
-void CpuExecutor::AttendReference(const Attend& op, const PlannedLayer& layer, int64_t begin,
-                                  int64_t rows) {
-  const kernels::AttentionRow row = reference_.Row(begin, rows);
+void CpuExecutor::AttendReference(const Attend& op, const PlannedLayer& layer, const Turns& turns,
+                                  TokenRange tokens) {
+  const kernels::AttentionRow row = reference_.Row(tokens.begin, tokens.size());
   kernels::AttentionArgs args = layer_.Attention(op, At(op.qkv).data, At(op.y).data, {&row, 1});
   // The reference prompt's cache has 16 bits, whatever the rows' caches have.
   args.kv_dtype = DType::kF16;
   args.kv_bits = 16;
   args.means = {};
-  SumReference(layer, args, {begin, begin + rows});
+  SumReference(layer, args, turns, tokens);
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
 }
 
 void CpuExecutor::SumReference(const PlannedLayer& layer, const kernels::AttentionTensors& tensors,
-                               TokenRange tokens) {
+                               const Turns& turns, TokenRange tokens) {
   if (!plan_.centres_keys) {
     return kernels::AddKeyDirections({tensors.k, tensors.qkv_stride, tokens.size(),
                                       tensors.num_kv_heads, tensors.head_dim, reference_.Common()});
   }
   const Rope& rope = *RopeOf(layer.ops);
-  const std::vector<float> frequencies = InverseFrequencies(rope);
   kernels::KeySumArgs keys;
   keys.keys = tensors.k;
   keys.stride = tensors.qkv_stride;
   keys.rows = tokens.size();
   keys.rotation = {rope.dims, rope.pairs};
-  keys.inverse_frequencies = frequencies.data();
+  keys.inverse_frequencies = turns.frequencies.data();
   kernels::SumKeys(reference_.KeySums(keys, tokens.begin));
 }
 
 void CpuExecutor::Centre(const Attend& op, const PlannedLayer& layer,
                          std::span<const int32_t> positions) {
-  if (means_of_ != layer.decoder_layer) {
-    kernels::FillSpanMeans(layer_.SpanMeans(layer, reference_.Found(layer.decoder_layer)), pool_);
-    means_of_ = layer.decoder_layer;
+  const SpanRange spans =
+      means_.Take(layer.decoder_layer, 1 + *std::ranges::max_element(positions));
+  if (!spans.empty()) {
+    const float* means = reference_.Found(layer.decoder_layer);
+    kernels::FillSpanMeans(layer_.SpanMeans(layer, layer_.WorkspaceMeans(means), spans), pool_);
   }
   kernels::CentreKeys(layer_.CentredKeys(At(op.qkv).data, std::ssize(positions), positions.data()),
                       pool_);

@@ -58,11 +58,12 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
 
   // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cell& cell, int64_t layer);
-  void AttendReference(const Attend& op, const PlannedLayer& layer, int64_t begin, int64_t rows);
+  void AttendReference(const Attend& op, const PlannedLayer& layer, const Turns& turns,
+                       TokenRange tokens);
   void FinishReference(int64_t decoder_layer);
   void GatherPrompt(const PlannedLayer& layer, const Rows& states, int64_t num_tokens);
   void SumReference(const PlannedLayer& layer, const kernels::AttentionTensors& tensors,
-                    TokenRange tokens);
+                    const Turns& turns, TokenRange tokens);
   // Takes the plan's prefix through the layer, the first time that the layer is computed.
   void AdvancePrefix(const Cell& cell, int64_t layer);
   void AttendPrefix(const Attend& op, const PlannedLayer& layer, TokenRange tokens);
@@ -93,7 +94,7 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   HostArena reference_memory_;
   ReferenceKeys reference_;
   PrefixPrompt prefix_;
-  int64_t means_of_ = -1;  // decoder layer of the means in the workspace
+  FilledMeans means_;  // in the workspace
   // Rows of one chunk that are attended to; each reserved for batch.rows.
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;

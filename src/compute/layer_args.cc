@@ -105,26 +105,27 @@ kernels::CentreKeysArgs LayerArgs::CentredKeys(float* qkv, int64_t rows,
           Means()};
 }
 
-kernels::SpanMeanArgs LayerArgs::SpanMeans(const PlannedLayer& layer, const float* means) const {
+LayerArgs::MeansMemory LayerArgs::WorkspaceMeans(const float* means) const {
   const WorkspacePlan& work = plan_.workspace;
-  return SpanMeans(
-      layer, {means, device_.As<const float>(work.span_turns), device_.As<float>(work.key_means)});
+  return {means, device_.As<const float>(work.span_turns), device_.As<float>(work.key_means)};
 }
 
-kernels::SpanMeanArgs LayerArgs::SpanMeans(const PlannedLayer& layer,
-                                           const MeansMemory& memory) const {
-  const int64_t spans = plan_.workspace.mean_spans;
+kernels::SpanMeanArgs LayerArgs::SpanMeans(const PlannedLayer& layer, const MeansMemory& memory,
+                                           const SpanRange& spans) const {
+  const int64_t num_spans = plan_.workspace.mean_spans;
   const Rope& rope = *RopeOf(layer.ops);
   const int64_t width = plan_.shape.head_dim;
   const auto index = std::ranges::find(ropes_, rope) - ropes_.begin();
   return {memory.means,
-          memory.span_turns + index * spans * width,
+          memory.span_turns + index * num_spans * width,
           width,
           {rope.dims, rope.pairs},
           plan_.shape.num_kv_heads,
-          spans,
+          num_spans,
           width,
-          memory.table};
+          memory.table,
+          spans.first,
+          spans.end};
 }
 
 kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out,

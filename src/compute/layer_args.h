@@ -17,6 +17,7 @@
 #include "kernels/attention/kv_copy.h"
 #include "kernels/rows/embedding.h"
 #include "spillway/plan.h"
+#include "src/compute/filled_means.h"
 #include "src/compute/layer_runner.h"  // Rows
 #include "src/compute/prompt_places.h"
 #include "src/device/cell_places.h"
@@ -80,22 +81,24 @@ class LayerArgs {
 
   // A token's q, k and v lie one behind the other at `qkv`, as a product leaves them.
   kernels::AttentionTensors Tensors(const Attend& op, float* qkv, float* out) const;
-  // Lifetime: of the rows.
   // What is turned before attention, of a chunk's rows in `qkv`, where the plan says so: rows 0:
   // nothing. And of what was attended.
   kernels::HeadTurnArgs TurnedInputs(float* qkv, int64_t rows) const;
   kernels::HeadTurnArgs TurnedOutputs(float* attended, int64_t rows) const;
   // What is taken away from the keys of a chunk's rows in `qkv` after that, where the plan centres
-  // keys. And how the table is filled that it is read from, for a layer with these means of keys.
+  // keys.
   kernels::CentreKeysArgs CentredKeys(float* qkv, int64_t rows, const int32_t* positions) const;
+  // Spans of the table that this is read from, and how they are filled for a layer.
   struct MeansMemory {
     const float* means;       // of the layer, [kv_head][head_dim]
     const float* span_turns;  // as FillSpanTurns leaves them
     float* table;             // of KeyMeans
   };
-  kernels::SpanMeanArgs SpanMeans(const PlannedLayer& layer, const MeansMemory& memory) const;
-  // The same in the workspace.
-  kernels::SpanMeanArgs SpanMeans(const PlannedLayer& layer, const float* means) const;
+  kernels::SpanMeanArgs SpanMeans(const PlannedLayer& layer, const MeansMemory& memory,
+                                  const SpanRange& spans) const;
+  // Memory in the workspace, with a layer's means.
+  MeansMemory WorkspaceMeans(const float* means) const;
+  // Lifetime: of the rows.
   kernels::AttentionArgs Attention(const Attend& op, float* qkv, float* out,
                                    std::span<const kernels::AttentionRow> rows) const;
   kernels::BudgetAttentionArgs Budget(const Attend& op, float* qkv, float* out,

@@ -63,7 +63,7 @@ class ReferenceKeys {
  private:
   const ModelShape& shape_;
   ReferenceBytes bytes_;
-  std::byte* memory_;  // KV, hidden states, directions, reflectors
+  std::byte* memory_;  // KV, states, sums, what was found
   int64_t next_layer_ = 0;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_;

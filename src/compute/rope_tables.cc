@@ -20,12 +20,17 @@ void FillKeyTurns(const Plan& plan, int64_t first_row, std::span<std::byte> rows
                         pool);
 }
 
+void FillSpanTurns(const Rope& rope, const SpanRange& spans, int64_t stride, float* turns,
+                   ThreadPool& pool) {
+  const std::vector<float> frequencies = InverseFrequencies(rope);
+  kernels::FillSpanTurns({frequencies, spans.first, spans.end - spans.first, stride, turns}, pool);
+}
+
 void FillSpanTurns(const Plan& plan, float* turns, ThreadPool& pool) {
+  const int64_t num_spans = plan.workspace.mean_spans;
   for (const Rope& rope : RopesOf(plan.layers)) {
-    const std::vector<float> frequencies = InverseFrequencies(rope);
-    const WorkspacePlan& work = plan.workspace;
-    kernels::FillSpanTurns({frequencies, work.mean_spans, plan.shape.head_dim, turns}, pool);
-    turns += work.mean_spans * plan.shape.head_dim;
+    FillSpanTurns(rope, {0, num_spans}, plan.shape.head_dim, turns, pool);
+    turns += num_spans * plan.shape.head_dim;
   }
 }
 

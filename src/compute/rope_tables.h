@@ -12,6 +12,7 @@
 
 #include "spillway/plan.h"
 #include "src/base/thread_pool.h"
+#include "src/compute/filled_means.h"
 #include "src/device/packed_batch.h"
 
 namespace spillway {
@@ -25,8 +26,11 @@ struct Turns {
 // WorkspacePlan::key_turns, in host memory.
 void FillKeyTurns(const Plan& plan, int64_t first_row, std::span<std::byte> rows, ThreadPool& pool);
 
-// Writes how each span of positions turns a mean of keys, of every rope: as much as
-// WorkspacePlan::span_turns, in host memory.
+// Writes how spans of positions turn a mean of keys, `stride` floats from span to span, in host
+// memory.
+void FillSpanTurns(const Rope& rope, const SpanRange& spans, int64_t stride, float* turns,
+                   ThreadPool& pool);
+// The same of every rope and span: all of WorkspacePlan::span_turns.
 void FillSpanTurns(const Plan& plan, float* turns, ThreadPool& pool);
 
 class RopeTables {

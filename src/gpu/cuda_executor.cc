@@ -55,7 +55,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
   const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
                             static_cast<std::size_t>(plan.shape.head_dim) * sizeof(double);
   CudaCheck(cudaMemsetAsync(reference_.Common(), 0, bytes, computes.stream().get()),
-            "clearing the directions of keys");
+            "clearing the sums of keys");
 }
 
 CudaExecutor::Beside::Beside(CudaExecutor& executor, ThreadPool& pool)
@@ -89,13 +89,23 @@ void CudaExecutor::SendKeyTurns(ThreadPool& pool) const {
 }
 
 void CudaExecutor::SendSpanTurns(ThreadPool& pool) const {
-  const Region& region = plan_.workspace.span_turns;
-  std::vector<float> turns(static_cast<std::size_t>(region.bytes) / sizeof(float));
-  FillSpanTurns(plan_, turns.data(), pool);
-  CudaCheck(cudaMemcpyAsync(device_.View(region).data(), turns.data(), turns.size() * sizeof(float),
-                            cudaMemcpyHostToDevice, computes_.stream().get()),
-            "a copy of the turns of means");
-  CudaCheck(cudaStreamSynchronize(computes_.stream().get()), "a copy of the turns of means");
+  constexpr int64_t kSpans = 256;
+  const int64_t width = plan_.shape.head_dim;
+  const int64_t num_spans = plan_.workspace.mean_spans;
+  std::vector<float> turns(static_cast<std::size_t>(std::min(kSpans, num_spans) * width));
+  auto* to = device_.As<float>(plan_.workspace.span_turns);
+  for (const Rope& rope : RopesOf(plan_.layers)) {
+    for (int64_t first = 0; first < num_spans; first += kSpans) {
+      const int64_t end = std::min(first + kSpans, num_spans);
+      FillSpanTurns(rope, {first, end}, width, turns.data(), pool);
+      CudaCheck(cudaMemcpyAsync(to + first * width, turns.data(),
+                                static_cast<std::size_t>((end - first) * width) * sizeof(float),
+                                cudaMemcpyHostToDevice, computes_.stream().get()),
+                "a copy of the turns of means");
+      CudaCheck(cudaStreamSynchronize(computes_.stream().get()), "a copy of the turns of means");
+    }
+    to += num_spans * width;
+  }
 }
 
 GpuExperts::Memory CudaExecutor::ExpertMemory() const {
@@ -293,12 +303,13 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
   const Chunk& chunk = chunks_[index];
   ProgramInput input = all.Part(chunk.begin, chunk.size());
   input.hidden = chunk.hidden;
+  const int64_t end = 1 + *std::ranges::max_element(cell.batch.positions);
   Beside::Turn* turn = cell.layer.attends && beside_ != nullptr ? BeginTurn(index) : nullptr;
   LaneOps ops(*this, cell.layer, turn == nullptr ? lane_ : FirstLane(),
               turn == nullptr ? device_.As<float>(plan_.workspace.buffers[Buf::kAttended])
                               : turn->attended);
   runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
-    TurnInputs(ops.lane(), cell.layer, chunk.size(), input.positions.data());
+    PrepareHeads(ops.lane(), cell.layer, chunk.size(), {input.positions.data(), end});
     attention_.Attend(op, {ops.lane().qkv, ops.attended(), chunk.size()}, chunk_rows_[index],
                       ops.lane().stream);
     if (turn != nullptr) {
@@ -541,23 +552,24 @@ void CudaExecutor::AttendPrefix(const Attend& op, const LaneOps& ops, const Plan
       PutLists(lists_, [&](const auto& list) { return table_.Put(std::span(list)); });
   Stream& stream = lane_.stream;
   SendTable(stream);
-  TurnInputs(lane_, layer, tokens.size(), positions);
+  PrepareHeads(lane_, layer, tokens.size(), {positions, tokens.end});
   attention_.AttendPrefix(op, {ops.lane().qkv, ops.attended(), tokens.size()}, chunk, stream);
   kernels::TurnHeadsAsync(layer_.TurnedOutputs(ops.attended(), tokens.size()), stream);
 }
 
 // Keys are centred by the means of their layer, which lie in the workspace while it is computed.
-void CudaExecutor::TurnInputs(const Lane& lane, const PlannedLayer& layer, int64_t rows,
-                              const int32_t* positions) {
+void CudaExecutor::PrepareHeads(const Lane& lane, const PlannedLayer& layer, int64_t rows,
+                                const TokenPositions& positions) {
   if (plan_.ReflectsHeads()) Reflect(lane, layer, rows);
   kernels::TurnHeadsAsync(layer_.TurnedInputs(lane.qkv, rows), lane.stream);
   if (!plan_.centres_keys) return;
-  if (means_of_ != layer.decoder_layer) {
-    kernels::FillSpanMeansAsync(layer_.SpanMeans(layer, reference_.Found(layer.decoder_layer)),
+  const SpanRange spans = means_.Take(layer.decoder_layer, positions.end);
+  if (!spans.empty()) {
+    const float* means = reference_.Found(layer.decoder_layer);
+    kernels::FillSpanMeansAsync(layer_.SpanMeans(layer, layer_.WorkspaceMeans(means), spans),
                                 lane.stream);
-    means_of_ = layer.decoder_layer;
   }
-  kernels::CentreKeysAsync(layer_.CentredKeys(lane.qkv, rows, positions), lane.stream);
+  kernels::CentreKeysAsync(layer_.CentredKeys(lane.qkv, rows, positions.each), lane.stream);
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {

@@ -150,9 +150,14 @@ class CudaExecutor final : public Executor {
   void AdvancePrefix(const Cell& cell, int64_t layer);
   void AttendPrefix(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
                     TokenRange tokens, const int32_t* positions);
-  // What the plan does to heads before attention. `positions`: of the tokens, in GPU memory.
-  void TurnInputs(const Lane& lane, const PlannedLayer& layer, int64_t rows,
-                  const int32_t* positions);
+  // Positions of tokens.
+  struct TokenPositions {
+    const int32_t* each;  // GPU
+    int64_t end;          // more than the highest
+  };
+  // Prepares heads for attention, as the plan says.
+  void PrepareHeads(const Lane& lane, const PlannedLayer& layer, int64_t rows,
+                    const TokenPositions& positions);
   void Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows);  // queries and keys
   void JoinLanes(Stream& later, Stream& earlier);
 
@@ -195,7 +200,7 @@ class CudaExecutor final : public Executor {
   CudaAttention attention_;
   ReferenceKeys reference_;
   PrefixPrompt prefix_;
-  int64_t means_of_ = -1;      // decoder layer of the means in the workspace
+  FilledMeans means_;          // in the workspace
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ListedChunk> chunk_rows_;
   std::vector<GatherTable> gather_tables_;

@@ -1,5 +1,7 @@
 #include "src/gpu/host_attention.h"
 
+#include <algorithm>
+
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
@@ -100,14 +102,18 @@ const float* HostAttention::SinksOf(const Job& job) const {
 // The layer's means of keys in a table of the host's own, made from what the GPU found.
 kernels::KeyMeans HostAttention::MeansOf(const Job& job) {
   if (memory_.means == nullptr) return {};
+  int64_t num_positions = 0;
+  for (const kernels::AttentionRow& row : job.rows)
+    num_positions = std::max(num_positions, row.num_past + row.num_new);
+  for (const kernels::BudgetAttentionRow& row : job.budget_rows)
+    num_positions = std::max(num_positions, row.position + 1);
   const int64_t layer = job.layer->decoder_layer;
-  if (means_of_ != layer) {
-    const ModelShape& shape = plan_.shape;
-    kernels::FillSpanMeans(
-        layer_.SpanMeans(*job.layer, {memory_.means + layer * shape.num_kv_heads * shape.head_dim,
-                                      memory_.span_turns, memory_.means_table}),
-        pool_);
-    means_of_ = layer;
+  const SpanRange spans = means_.Take(layer, num_positions);
+  if (!spans.empty()) {
+    const int64_t width = plan_.shape.num_kv_heads * plan_.shape.head_dim;
+    const LayerArgs::MeansMemory memory = {memory_.means + layer * width, memory_.span_turns,
+                                           memory_.means_table};
+    kernels::FillSpanMeans(layer_.SpanMeans(*job.layer, memory, spans), pool_);
   }
   return {memory_.means_table, plan_.workspace.mean_spans};
 }

@@ -90,7 +90,7 @@ class HostAttention {
   std::array<Lists, kHostTables> lists_;
   std::size_t current_ = 0;
   std::size_t chunk_begin_ = 0;  // the current chunk's first row in its list
-  int64_t means_of_ = -1;        // decoder layer of the means in the table; of the jobs' thread
+  FilledMeans means_;            // in the table; of the jobs' thread
   std::atomic<bool> failed_ = false;
   std::exception_ptr failure_;  // written before failed_
 };

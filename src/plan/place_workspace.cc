@@ -138,8 +138,7 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
   }
   if (plan.centres_keys) {
     const int64_t width = plan.shape.head_dim;
-    const int64_t positions = plan.longest.slots() + plan.prefix.num_tokens() + 1;
-    work.mean_spans = DivideUp(positions, kKvCodedBlockSlots);
+    work.mean_spans = KeyMeanSpans(plan.CachePrefix() + plan.longest.slots());
     work.span_turns = arena.TakeFloats(std::ssize(RopesOf(plan.layers)) * work.mean_spans, width);
     work.key_means = arena.TakeFloats(plan.shape.num_kv_heads * work.mean_spans, width);
   }

@@ -10,7 +10,7 @@ namespace spillway {
 // Requires: weights and rows are placed.
 void PlaceWorkspace(Plan& plan, const KernelNeeds& needs, ArenaLayouts& arenas);
 
-// CPU memory outside the arenas: for KV below 16 bits the reference prompt, unless the executor has
+// CPU memory outside the arenas: where keys are reflected or centred the reference prompt, unless the executor has
 // it in its exchange; for the disk tier tags of blocks, the queue of requests, the store's table.
 // Requires: arena_bytes are set.
 int64_t TableBytes(const Plan& plan, const KernelNeeds& needs);

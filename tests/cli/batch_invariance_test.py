@@ -24,6 +24,7 @@ MODELS = [
     [PARITY_MODELS / "qwen2moe-windowed"],
     [PARITY_MODELS / "gptoss-plain"],
     [harness.BUNDLED_MODEL, "--kv-bits", "4"],
+    [PARITY_MODELS / "llama-groups-of-four", "--kv-bits", "4"],
     [PARITY_MODELS / "bf16-head128", "--kv-bits", "8,4"],
     [PARITY_MODELS / "gelu-head80-untied", "--kv-bits", "4", "--kv-policy", "h2o", "--kv-budget", "40%"],
 ]

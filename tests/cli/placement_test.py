@@ -176,7 +176,7 @@ def turned_heads(binary, source, folder):
                    for name in ("llama-grouped-tied", "gemma3-groups-windowed")
                    for flags in (["--kv-bits", 4], ["--kv-bits", "4,8", *H2O]))
     # The reference prompt goes through experts, or, as rotations depend on a row's length, nowhere.
-    for number, name in enumerate(("qwen3moe-plain", "gptoss-plain", "dynamic", "phi3-partial")):
+    for number, name in enumerate(("qwen3moe-plain", "gptoss-plain", "neox-parallel", "dynamic", "phi3-partial")):
         failures += check(binary, ["--model", PARITY_MODELS / name, "--kv-bits", 4], source, folder, in_turn(EVICTING, number, 3))
     return failures
 

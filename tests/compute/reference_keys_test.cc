@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -39,6 +40,28 @@ TEST(ReferenceKeysTest, AwaitsEachLayerOnceInTheirOrder) {
   keys.Advance();
   EXPECT_FALSE(keys.Awaits(0));
   EXPECT_TRUE(keys.Awaits(1));
+}
+
+// The first token's key is like no other, and is left out.
+TEST(ReferenceKeysTest, SumsAllKeysButTheFirst) {
+  const Plan plan = PlanWith(4);
+  std::vector<std::byte> memory(static_cast<std::size_t>(ReferenceKeys::Bytes(plan)));
+  const ReferenceKeys keys(plan, memory.data());
+  const std::vector<float> of_chunk(10 * kWidth);
+  kernels::KeySumArgs chunk;
+  chunk.keys = of_chunk.data();
+  chunk.stride = kWidth;
+  for (const auto& [begin, rows, first, summed] :
+       {std::array{0, 10, 1, 9}, std::array{0, 1, 1, 0}, std::array{4, 6, 4, 6}}) {
+    chunk.rows = rows;
+    const kernels::KeySumArgs sums = keys.KeySums(chunk, begin);
+    EXPECT_EQ(sums.first_position, first);
+    EXPECT_EQ(sums.rows, summed);
+    EXPECT_EQ(sums.keys, of_chunk.data() + (first - begin) * kWidth);
+    EXPECT_EQ(sums.sums, keys.Common());
+  }
+  EXPECT_EQ(keys.MeanArgsOf(1).num_keys, 9);
+  EXPECT_EQ(keys.MeanArgsOf(1).means, keys.Found(1));
 }
 
 TEST(ReferenceKeysTest, IsAPromptThatTheModelCanTake) {

@@ -138,8 +138,9 @@ class Sequences {
       turns = form_.turns->turns();
       turns.table = table.data();
     }
-    GpuArray<float> mean_table(form_.means == nullptr ? std::vector<float>() : form_.means->table,
-                               stream_);
+    GpuArray<float> mean_table(
+        form_.means == nullptr ? std::vector<float>() : form_.means->OnGpu(heads_.head_dim),
+        stream_);
     KeyMeans means;
     if (form_.means != nullptr) means = {mean_table.data(), form_.means->num_spans};
     const KvLayout layout = FullKvLayout(heads_.num_kv_heads, heads_.head_dim, storage_.bits);

@@ -147,7 +147,8 @@ class Steps {
         turns_(turns),
         table_(turns == nullptr ? std::vector<float>() : turns->table, stream),
         means_(means),
-        mean_table_(means == nullptr ? std::vector<float>() : means->table, stream) {
+        mean_table_(means == nullptr ? std::vector<float>() : means->OnGpu(shape.head_dim),
+                    stream) {
     const int64_t slots = SlotsFor(KeepFor(rule).slots() + 1, storage.bits);
     for (const int64_t held : HeldFor(rule)) {
       BudgetAttentionRow row;

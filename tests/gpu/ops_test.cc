@@ -4,6 +4,7 @@
 
 #include "kernels/attention/head_reflection.h"
 #include "kernels/attention/head_turn.h"
+#include "kernels/attention/key_centre.h"
 #include "kernels/attention/kv_copy.h"
 #include "kernels/matmul/matmul_fp32.h"
 #include "kernels/matmul/matmul_gpu.h"
@@ -20,6 +21,7 @@
 #include "tests/gpu/embedding_pair.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -361,6 +363,75 @@ TEST_F(OpsTest, TurnAgreesWithTheCpus) {
     TurnHeads({expected.data(), stride, kRows, 6, dim}, pool);
     TurnHeadsAsync({x.data(), stride, kRows, 6, dim}, stream());
     ExpectAllNear(x.Download(), expected, 1e-5F);
+  }
+}
+
+// Means of keys: found, turned by spans and taken away, as the CPU does.
+TEST_F(OpsTest, KeysAreCentred) {
+  constexpr int64_t kRows = 7;
+  constexpr int64_t kHeads = 3;
+  constexpr int64_t kSpans = 5;
+  ThreadPool pool(1);
+  for (const auto& [dim, rotation] :
+       {std::pair{int64_t{64}, HeadRotation{64, RopePairs::kHalves}},
+        std::pair{int64_t{128}, HeadRotation{96, RopePairs::kNeighbours}},
+        std::pair{int64_t{16}, HeadRotation{8, RopePairs::kHalves}}}) {
+    SCOPED_TRACE(CaseOf("head_dim", dim));
+    const int64_t width = kHeads * dim;
+    const int64_t stride = width + 4;
+    GpuArray<float> keys(RandomFloats(kRows * stride, 4), stream());
+    std::vector<float> rates = RandomFloats(rotation.dims / 2, 6);
+    for (float& rate : rates) rate = 0.1F + 0.05F * rate;
+    GpuArray<float> frequencies(rates, stream());
+    std::vector<double> sums(static_cast<size_t>(width), 0.5);
+    GpuArray<double> gpu_sums(sums, stream());
+    std::vector<float> means(static_cast<size_t>(width));
+    GpuArray<float> gpu_means(means, stream());
+    SumKeys(
+        {keys.host().data(), stride, kRows, 3, kHeads, dim, rotation, rates.data(), sums.data()});
+    MakeKeyMeans({sums.data(), width, kRows, means.data()});
+    SumKeysAsync(
+        {keys.data(), stride, kRows, 3, kHeads, dim, rotation, frequencies.data(), gpu_sums.data()},
+        stream());
+    MakeKeyMeansAsync({gpu_sums.data(), width, kRows, gpu_means.data()}, stream());
+    ExpectAllNear(gpu_means.Download(), means, 1e-6F);
+    EXPECT_EQ(gpu_sums.Download(), sums);
+
+    std::vector<float> turns(static_cast<size_t>(kSpans * dim));
+    FillSpanTurns({rates, 0, kSpans, dim, turns.data()}, pool);
+    GpuArray<float> gpu_turns(turns, stream());
+    std::vector<float> table(static_cast<size_t>(kHeads * kSpans * dim), 7.0F);
+    GpuArray<float> gpu_table(table, stream());
+    SpanMeanArgs fill = {means.data(), turns.data(), dim, rotation,
+                         kHeads,       kSpans,       dim, table.data()};
+    SpanMeanArgs gpu_fill = fill;
+    gpu_fill.means = gpu_means.data();
+    gpu_fill.turns = gpu_turns.data();
+    gpu_fill.table = gpu_table.data();
+    for (const auto& [first, end] : {std::pair{0, 1}, std::pair{1, 4}}) {
+      fill.first = gpu_fill.first = first;
+      fill.end = gpu_fill.end = end;
+      FillSpanMeans(fill, pool);
+      FillSpanMeansAsync(gpu_fill, stream());
+    }
+    std::vector<float> placed(table.size());
+    for (int64_t i = 0; i < std::ssize(table); ++i) {
+      const bool filled = i / dim % kSpans < 4;
+      const int64_t place = filled ? MeanPlace(i % dim, dim) : i % dim;
+      placed[static_cast<size_t>(i / dim * dim + place)] = table[static_cast<size_t>(i)];
+    }
+    ExpectAllNear(gpu_table.Download(), placed, 1e-5F);
+
+    const std::vector<int32_t> positions = {0, 15, 16, 47, 48, 63, 20};
+    GpuArray<int32_t> gpu_positions(positions, stream());
+    std::vector<float> centred = keys.host();
+    CentreKeys(
+        {centred.data(), stride, kRows, positions.data(), kHeads, dim, {table.data(), kSpans}},
+        pool);
+    CentreKeysAsync(
+        {keys.data(), stride, kRows, gpu_positions.data(), kHeads, dim, {gpu_table.data(), kSpans}},
+        stream());
+    ExpectAllNear(keys.Download(), centred, 1e-5F);
   }
 }
 

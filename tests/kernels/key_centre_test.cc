@@ -62,11 +62,18 @@ std::vector<float> SpanMeansOf(const Form& form, const std::vector<float>& means
   ThreadPool pool(num_threads);
   const std::vector<float> frequencies = Frequencies(form.rotation.dims);
   std::vector<float> turns(static_cast<size_t>(kSpans * form.head_dim));
-  FillSpanTurns({frequencies, kSpans, form.head_dim, turns.data()}, pool);
+  // In parts, as a GPU gets turns, and as longer rows come.
+  for (const auto& [first, end] : {std::pair{0, 4}, std::pair{4, 9}}) {
+    FillSpanTurns(
+        {frequencies, first, end - first, form.head_dim, turns.data() + first * form.head_dim},
+        pool);
+  }
   std::vector<float> table(static_cast<size_t>(kKvHeads * kSpans * form.head_dim), kPoison);
-  FillSpanMeans({means.data(), turns.data(), form.head_dim, form.rotation, kKvHeads, kSpans,
-                 form.head_dim, table.data()},
-                pool);
+  for (const auto& [first, end] : {std::pair{0, 2}, std::pair{2, 9}}) {
+    FillSpanMeans({means.data(), turns.data(), form.head_dim, form.rotation, kKvHeads, kSpans,
+                   form.head_dim, table.data(), first, end},
+                  pool);
+  }
   return table;
 }
 

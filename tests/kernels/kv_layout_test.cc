@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/kv/key_means.h"
 #include "kernels/kv/kv_code.h"
 #include "kernels/kv/kv_head.h"
 #include "kernels/rows/embedding.h"
@@ -163,6 +164,9 @@ TYPED_TEST(KvVectorTest, AVectorsElementsAreWhereTheirCodesLie) {
         if (kBits == 16) {
           EXPECT_EQ(element, vector * kVectorElements + i);
           continue;
+        }
+        if (kBits == 4) {
+          EXPECT_EQ(MeanPlace(element, dim), vector * kVectorElements + i);
         }
         const KvCodePlace place = KvCodeAt(element, dim, kBits);
         EXPECT_EQ(place.byte * 8 + place.shift, vector * VectorBytes(kBits) * 8 + i * kBits)

@@ -17,6 +17,16 @@ struct MeanTable {
         table(RandomFloats(num_kv_heads * num_spans * head_dim, 77, 2.0F)) {}
 
   KeyMeans means() const { return {table.data(), num_spans}; }
+
+  // The table as a GPU's kernels read it.
+  std::vector<float> OnGpu(int64_t head_dim) const {
+    std::vector<float> placed(table.size());
+    for (int64_t i = 0; i < std::ssize(table); ++i) {
+      const int64_t to = i / head_dim * head_dim + MeanPlace(i % head_dim, head_dim);
+      placed[static_cast<size_t>(to)] = table[static_cast<size_t>(i)];
+    }
+    return placed;
+  }
 };
 
 }  // namespace spillway::kernels

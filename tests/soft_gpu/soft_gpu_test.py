@@ -45,6 +45,7 @@ CASES = [
     ["gemma3-wide-window", "--weight-bits", 4, *H2O],
     ["llama-groups-of-four", *H2O],
     ["mistral-groups-windowed", "--kv-bits", "8,4", *HEADS],
+    ["llama-groups-of-four", "--kv-bits", 4, *HEADS],
     ["mixtral-stacked"],
     ["qwen3-biased", *H2O, "--kv-bits", "8,4", "--rolling"],
     ["neox-parallel", *WINDOW, "--rolling"],
@@ -57,7 +58,7 @@ MIXED_TYPES = {"llama-groups-of-four": {"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn
 CODED_FORMS = ["gptq-4-wide", "packed-8-wide", "fp8-wide"]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
-CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[7], CASES[8], CASES[14], CASES[-2], CASES[-1]]
+CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[7], CASES[8], CASES[14], CASES[15], CASES[-2], CASES[-1]]
 # Shares of rows that may have other greedy tokens than on the CPU. Activations are rounded to 16 bits on a GPU, and these
 # small random models have many tokens that are nearly as likely as the best. Rounded otherwise, an element may have another
 # code, which moves logits further.
@@ -218,7 +219,7 @@ def main():
         model = ["--model", PARITY_MODELS / "llama-groups-of-four", "--kv-bits", 8]
         failures += check(binary, model, alike, folder, placements)
         held = harness.write_jsonl(folder / "held.jsonl", prefix_test.alike(2, prefix=70, num_rows=7))
-        for name, *flags in (["llama-groups-of-four", "--kv-bits", 8], ["qwen3moe-plain", *H2O], ["gelu-head80-untied", "--kv-bits", 8],
+        for name, *flags in (["llama-groups-of-four", "--kv-bits", 4], ["qwen3moe-plain", *H2O], ["gelu-head80-untied", "--kv-bits", 8],
                              ["mistral-windowed"], ["mistral-groups-windowed", "--kv-bits", "8,4", *HEADS]):
             failures += check(binary, ["--model", PARITY_MODELS / name, *flags], held, folder, placements)
         longer = [request for request in ragged_requests(9, 130, 4) if "temperature" not in request]

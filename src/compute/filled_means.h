@@ -1,0 +1,36 @@
+// FilledMeans: which spans of the table of key means hold those of the layer that is computed. A
+// pass fills as many as its rows have positions, once a layer. Thread rule: one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "spillway/kv_block.h"
+
+namespace spillway {
+
+struct SpanRange {
+  int64_t first = 0;
+  int64_t end = 0;
+
+  bool empty() const { return first >= end; }
+};
+
+class FilledMeans {
+ public:
+  // Spans that are still to be filled so that the table has the layer's means of these positions;
+  // from now on they count as filled.
+  SpanRange Take(int64_t decoder_layer, int64_t num_positions) {
+    if (decoder_layer != decoder_layer_) num_spans_ = 0;
+    decoder_layer_ = decoder_layer;
+    const SpanRange missing = {num_spans_, KeyMeanSpans(num_positions)};
+    num_spans_ = std::max(num_spans_, missing.end);
+    return missing;
+  }
+
+ private:
+  int64_t decoder_layer_ = -1;
+  int64_t num_spans_ = 0;
+};
+
+}  // namespace spillway
