@@ -92,7 +92,7 @@ inline void TurnKeys(const KeyTurns& turns, const int32_t* turn_rows, int64_t sl
 }
 
 // Means of the keys of a KV block of codes, of one KV head: at the positions of its slots, or at
-// those that its state says. Null where keys are not centred.
+// those that its state says. Requires: keys are centred.
 struct BlockMeans {
   const AttentionTensors& args;
   int64_t kv_head;
@@ -100,7 +100,6 @@ struct BlockMeans {
   const int32_t* state;  // null: slots are positions
 
   const float* Of(int64_t in_block) const {
-    if (!args.means.exist()) return nullptr;
     const int64_t position = state == nullptr ? first_slot + in_block : state[in_block];
     return args.means.At(kv_head, position, args.head_dim);
   }

@@ -167,11 +167,8 @@ void Decode<Form, kDim>::ScoreQueries(int64_t count, const float* of_queries, fl
 template <typename Form, int64_t kDim>
 void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t visit, int64_t count,
                                      const float* of_queries, float* to) const {
-  if (args.means.exist()) {
-    keys.WidenCentred(step, MeansAt(visit, step.slot), count);
-  } else {
-    keys.Widen(step, count);
-  }
+  const BlockMeans means = MeansAt(visit, step.slot);
+  keys.Widen(step, count, args.means.exist() ? &means : nullptr);
   if (args.turns.exist()) TurnKeys(args.turns, task.turn_rows, step.slot, count, run, padded_dim);
   LinesAhead ahead = keys.RunAhead(step, group / 2);
   int64_t query = 0;

@@ -213,10 +213,11 @@ WidenedBlock Attend<Form>::Widen(int64_t begin, int64_t count) const {
   const WidenedBlock block = {widened, padded_dim};
   if constexpr (kBits<kValues> < 16) {
     const auto coded = Coded<kValues>(begin, count);
+    const bool centres = !kValues && args.means.exist();
     for (int64_t slot = 0; slot < count; ++slot) {
       coded.FetchAhead(slot);
       const float* mean =
-          kValues ? nullptr : MeansAt(begin + slot).Of((begin + slot) % kBlockSlots);
+          centres ? MeansAt(begin + slot).Of((begin + slot) % kBlockSlots) : nullptr;
       DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim, mean);
     }
     return block;

@@ -109,9 +109,8 @@ struct DecodePart {
   Step AheadInTurn(const Step& step, int64_t visit, const NextRun& next) const;
   CodedBlock<kBits> Coded(const Step& step) const;
   Runs RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
-  void Widen(const Step& step, int64_t count) const;
-  // The same of keys of codes, with their means.
-  void WidenCentred(const Step& step, const BlockMeans& means, int64_t count) const;
+  // `means`: of keys of codes that are centred; else null.
+  void Widen(const Step& step, int64_t count, const BlockMeans* means = nullptr) const;
   LinesAhead RunAhead(const Step& step, int64_t rounds) const;
 };
 
@@ -214,26 +213,16 @@ LinesAhead DecodePart<Form, kValues, kDim>::RunAhead(const Step& step, int64_t r
   return {first, first + run_bytes(), other, run_bytes(), rounds < 4};
 }
 
-template <typename Form, bool kValues, int64_t kDim>
-void DecodePart<Form, kValues, kDim>::WidenCentred(const Step& step, const BlockMeans& means,
-                                                   int64_t count) const {
-  if constexpr (kBits < 16) {
-    const CodedBlock<kBits> coded = Coded(step);
-    for (int64_t slot = 0; slot < count; ++slot) {
-      coded.FetchAhead(slot);
-      DecodeSlot(coded, slot, of.padded_dim, of.run + slot * of.padded_dim, means.Of(slot));
-    }
-  }
-}
-
 // Widens a step's first slots into `run`.
 template <typename Form, bool kValues, int64_t kDim>
-void DecodePart<Form, kValues, kDim>::Widen(const Step& step, int64_t count) const {
+void DecodePart<Form, kValues, kDim>::Widen(const Step& step, int64_t count,
+                                            const BlockMeans* means) const {
   if constexpr (kBits < 16) {
     const CodedBlock<kBits> coded = Coded(step);
     for (int64_t slot = 0; slot < count; ++slot) {
       coded.FetchAhead(slot);
-      DecodeSlot(coded, slot, of.padded_dim, of.run + slot * of.padded_dim);
+      const float* mean = means == nullptr ? nullptr : means->Of(slot);
+      DecodeSlot(coded, slot, of.padded_dim, of.run + slot * of.padded_dim, mean);
     }
     return;
   }

@@ -109,6 +109,7 @@ void MakeKeyMeansAsync(const KeyMeanArgs& args, Stream& stream) {
 }
 
 void FillSpanMeansAsync(const SpanMeanArgs& args, Stream& stream) {
+  if (args.first >= args.end) return;
   SPILLWAY_CHECK(args.end <= args.num_spans && args.head_dim <= kMaxTurnedDim);
   const int64_t num_filled = args.end - args.first;
   const dim3 grid(static_cast<unsigned>(num_filled), static_cast<unsigned>(args.num_kv_heads));

@@ -8,6 +8,7 @@
 
 #include "kernels/kv/key_means.h"
 #include "kernels/kv/key_turns.h"
+#include "kernels/kv/kv_code.h"
 #include "spillway/layer.h"  // RopePairs
 #include "src/base/thread_pool.h"
 
@@ -29,6 +30,13 @@ struct HeadRotation {
  private:
   constexpr KeyTurns AsTurns() const { return {nullptr, 0, dims, pairs}; }
 };
+
+// Place of a head's element in a row of a GPU's table: that of its code of 4 bits, so that a lane
+// reads means as it reads codes.
+constexpr int64_t MeanPlace(int64_t element, int64_t head_dim) {
+  const KvCodePlace code = KvCodeAt(element, head_dim, 4);
+  return 2 * code.byte + code.shift / 4;
+}
 
 // Keys that positions have turned, one behind the other from `first_position` on.
 struct KeySumArgs {
@@ -86,10 +94,9 @@ struct SpanMeanArgs {
 };
 
 // Fills spans [first, end) of the table: means turned by each span's positions, then as TurnHeads
-// turns heads. Thread rule: one call at a time per pool.
+// turns heads; no span: nothing. Thread rule: one call at a time per pool.
 void FillSpanMeans(const SpanMeanArgs& args, ThreadPool& pool);
-// Likewise; on a GPU a row lies in the order of vectors of keys of 4 bits (MeanPlace of
-// kernels/kv/key_means.h). Stream: three kernels.
+// Likewise; on a GPU a row lies by MeanPlace. Stream: three kernels.
 void FillSpanMeansAsync(const SpanMeanArgs& args, Stream& stream);
 
 struct CentreKeysArgs {

@@ -81,6 +81,7 @@ void FillSpanTurns(const SpanTurnArgs& args, ThreadPool& pool) {
 }
 
 void FillSpanMeans(const SpanMeanArgs& args, ThreadPool& pool) {
+  if (args.first >= args.end) return;
   SPILLWAY_CHECK(args.end <= args.num_spans);
   const int64_t num_filled = args.end - args.first;
   auto fill = [&](int64_t index, int /*worker*/) {

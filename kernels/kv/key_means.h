@@ -12,18 +12,10 @@
 
 namespace spillway::kernels {
 
-// Place of a head's element in a row of a GPU's table, whose vectors of 8 are those of keys of 4
-// bits (VectorElement of kernels/kv/kv_layout.h), one behind the other.
-constexpr int64_t MeanPlace(int64_t element, int64_t head_dim) {
-  const int64_t group = element / kKvGroup * kKvGroup;
-  if (group + kKvGroup > head_dim) return element;
-  const int64_t in_group = element - group;
-  return group + in_group % 16 / 2 * 8 + in_group % 2 * 4 + in_group / 16;
-}
-
 struct KeyMeans {
-  // fp32 [kv_head][span][head_dim], heads turned as those of the cache are, on a GPU by MeanPlace;
-  // null: keys are as the cache holds them.
+  // fp32 [kv_head][span][head_dim], heads turned as those of the cache are, on a GPU in the order
+  // of their codes (MeanPlace of kernels/attention/key_centre.h); null: keys are as the cache holds
+  // them.
   const float* table = nullptr;
   int64_t num_spans = 0;
 

@@ -307,27 +307,18 @@ void CpuExecutor::AttendReference(const Attend& op, const PlannedLayer& layer, c
 void CpuExecutor::SumReference(const PlannedLayer& layer, const kernels::AttentionTensors& tensors,
                                const Turns& turns, TokenRange tokens) {
   if (!plan_.centres_keys) {
-    return kernels::AddKeyDirections({tensors.k, tensors.qkv_stride, tokens.size(),
-                                      tensors.num_kv_heads, tensors.head_dim, reference_.Common()});
+    return kernels::AddKeyDirections(reference_.KeyDirections(tensors, tokens.size()));
   }
-  const Rope& rope = *RopeOf(layer.ops);
-  kernels::KeySumArgs keys;
-  keys.keys = tensors.k;
-  keys.stride = tensors.qkv_stride;
-  keys.rows = tokens.size();
-  keys.rotation = {rope.dims, rope.pairs};
-  keys.inverse_frequencies = turns.frequencies.data();
-  kernels::SumKeys(reference_.KeySums(keys, tokens.begin));
+  kernels::SumKeys(
+      reference_.KeySums(tensors, *RopeOf(layer.ops), turns.frequencies.data(), tokens));
 }
 
 void CpuExecutor::Centre(const Attend& op, const PlannedLayer& layer,
                          std::span<const int32_t> positions) {
-  const SpanRange spans =
-      means_.Take(layer.decoder_layer, 1 + *std::ranges::max_element(positions));
-  if (!spans.empty()) {
-    const float* means = reference_.Found(layer.decoder_layer);
-    kernels::FillSpanMeans(layer_.SpanMeans(layer, layer_.WorkspaceMeans(means), spans), pool_);
-  }
+  const float* means = reference_.Found(layer.decoder_layer);
+  kernels::FillSpanMeans(layer_.SpanMeans(layer, layer_.WorkspaceMeans(means),
+                                          means_.Take(layer.decoder_layer, positions)),
+                         pool_);
   kernels::CentreKeys(layer_.CentredKeys(At(op.qkv).data, std::ssize(positions), positions.data()),
                       pool_);
 }

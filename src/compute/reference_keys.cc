@@ -1,5 +1,7 @@
 #include "src/compute/reference_keys.h"
 
+#include <algorithm>
+
 #include "spillway/kv_block.h"
 
 namespace spillway {
@@ -45,16 +47,24 @@ kernels::ReflectorArgs ReferenceKeys::ReflectorArgsOf(int64_t decoder_layer) con
   return {Common(), shape_.num_kv_heads, shape_.head_dim, Found(decoder_layer)};
 }
 
-kernels::KeySumArgs ReferenceKeys::KeySums(kernels::KeySumArgs keys, int64_t begin) const {
-  keys.first_position = begin;
-  keys.num_kv_heads = shape_.num_kv_heads;
-  keys.head_dim = shape_.head_dim;
-  keys.sums = Common();
-  if (begin > 0 || keys.rows == 0) return keys;
-  keys.keys += keys.stride;
-  ++keys.first_position;
-  --keys.rows;
-  return keys;
+kernels::KeyDirectionArgs ReferenceKeys::KeyDirections(const kernels::AttentionTensors& tensors,
+                                                       int64_t rows) const {
+  return {tensors.k, tensors.qkv_stride, rows, tensors.num_kv_heads, tensors.head_dim, Common()};
+}
+
+kernels::KeySumArgs ReferenceKeys::KeySums(const kernels::AttentionTensors& tensors,
+                                           const Rope& rope, const float* frequencies,
+                                           TokenRange tokens) const {
+  const int64_t first = std::max<int64_t>(tokens.begin, 1);
+  return {tensors.k + (first - tokens.begin) * tensors.qkv_stride,
+          tensors.qkv_stride,
+          tokens.end - first,
+          first,
+          tensors.num_kv_heads,
+          tensors.head_dim,
+          {rope.dims, rope.pairs},
+          frequencies,
+          Common()};
 }
 
 kernels::KeyMeanArgs ReferenceKeys::MeanArgsOf(int64_t decoder_layer) const {

@@ -19,6 +19,7 @@
 #include "kernels/attention/key_centre.h"
 #include "spillway/plan.h"
 #include "spillway/reference_prompt.h"
+#include "src/device/packed_batch.h"  // TokenRange
 
 namespace spillway {
 
@@ -48,9 +49,13 @@ class ReferenceKeys {
   // What was found of a decoder layer, reflectors or means: [num_kv_heads][head_dim].
   float* Found(int64_t decoder_layer) const;
 
-  // Arguments that sum the keys of a part of the prompt, its tokens from `begin` on; rows: 0 where
-  // all of them are left out, as the first token's key is, which is like no other.
-  kernels::KeySumArgs KeySums(kernels::KeySumArgs keys, int64_t begin) const;
+  // Arguments that add the directions of the keys of `rows` tokens.
+  kernels::KeyDirectionArgs KeyDirections(const kernels::AttentionTensors& tensors,
+                                          int64_t rows) const;
+  // Arguments that sum the keys of a part of the prompt, turned by these frequencies of the rope;
+  // rows: 0 where all of them are left out, as the first token's key is, which is like no other.
+  kernels::KeySumArgs KeySums(const kernels::AttentionTensors& tensors, const Rope& rope,
+                              const float* frequencies, TokenRange tokens) const;
   // Arguments that make a layer's means from Common, once its keys are summed there.
   kernels::KeyMeanArgs MeanArgsOf(int64_t decoder_layer) const;
 

@@ -45,16 +45,16 @@ int64_t RopeTables::MaxTokens(const Plan& plan, const Rope& rope) {
 }
 
 RopeTables::RopeTables(const Plan& plan) : plan_(plan) {
-  int64_t most_tokens = 0;
   for (const PlannedLayer& layer : plan.layers) {
     for (const Op& op : layer.ops) {
       const auto* rotate = std::get_if<Rotate>(&op);
-      if (rotate == nullptr) continue;
-      SPILLWAY_CHECK(rotate->rope == *RopeOf(layer.ops));
-      if (std::ranges::find(tables_, rotate->rope, &Table::rope) != tables_.end()) continue;
-      AddTable(rotate->rope);
-      most_tokens = std::max(most_tokens, MaxTokens(plan, rotate->rope));
+      SPILLWAY_CHECK(rotate == nullptr || rotate->rope == *RopeOf(layer.ops));
     }
+  }
+  int64_t most_tokens = 0;
+  for (const Rope& rope : RopesOf(plan.layers)) {
+    AddTable(rope);
+    most_tokens = std::max(most_tokens, MaxTokens(plan, rope));
   }
   token_tables_.reserve(static_cast<std::size_t>(most_tokens));
 }

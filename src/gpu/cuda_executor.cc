@@ -70,40 +70,39 @@ CudaExecutor::Beside::Beside(CudaExecutor& executor, ThreadPool& pool)
   }
 }
 
-// A few rows at a time: all of them may be more than the host has to spare.
-void CudaExecutor::SendKeyTurns(ThreadPool& pool) const {
+// Sends rows that fill(first, part) computes, a few at a time: all of them may be more than the
+// host has to spare.
+template <typename F>
+void CudaExecutor::SendInParts(float* to, int64_t num_rows, int64_t width, F fill) const {
   constexpr int64_t kRows = 1024;
-  const WorkspacePlan& work = plan_.workspace;
-  const int64_t row_bytes = work.key_turns.bytes / work.turn_rows;
-  std::vector<std::byte> rows(
-      static_cast<std::size_t>(std::min(kRows, work.turn_rows) * row_bytes));
-  std::byte* to = device_.View(work.key_turns).data();
-  for (int64_t first = 0; first < work.turn_rows; first += kRows) {
-    const int64_t bytes = std::min(kRows, work.turn_rows - first) * row_bytes;
-    FillKeyTurns(plan_, first, std::span(rows).first(static_cast<std::size_t>(bytes)), pool);
-    CudaCheck(cudaMemcpyAsync(to + first * row_bytes, rows.data(), static_cast<std::size_t>(bytes),
+  std::vector<float> rows(static_cast<std::size_t>(std::min(kRows, num_rows) * width));
+  for (int64_t first = 0; first < num_rows; first += kRows) {
+    const auto size = static_cast<std::size_t>(std::min(kRows, num_rows - first) * width);
+    const std::span<float> part = std::span(rows).first(size);
+    fill(first, part);
+    CudaCheck(cudaMemcpyAsync(to + first * width, part.data(), part.size_bytes(),
                               cudaMemcpyHostToDevice, computes_.stream().get()),
-              "a copy of the turns of keys");
-    CudaCheck(cudaStreamSynchronize(computes_.stream().get()), "a copy of the turns of keys");
+              "a copy of turns");
+    CudaCheck(cudaStreamSynchronize(computes_.stream().get()), "a copy of turns");
   }
 }
 
+void CudaExecutor::SendKeyTurns(ThreadPool& pool) const {
+  const WorkspacePlan& work = plan_.workspace;
+  SendInParts(device_.As<float>(work.key_turns), work.turn_rows, plan_.shape.rope.dims,
+              [&](int64_t first, std::span<float> rows) {
+                FillKeyTurns(plan_, first, std::as_writable_bytes(rows), pool);
+              });
+}
+
 void CudaExecutor::SendSpanTurns(ThreadPool& pool) const {
-  constexpr int64_t kSpans = 256;
   const int64_t width = plan_.shape.head_dim;
   const int64_t num_spans = plan_.workspace.mean_spans;
-  std::vector<float> turns(static_cast<std::size_t>(std::min(kSpans, num_spans) * width));
   auto* to = device_.As<float>(plan_.workspace.span_turns);
   for (const Rope& rope : RopesOf(plan_.layers)) {
-    for (int64_t first = 0; first < num_spans; first += kSpans) {
-      const int64_t end = std::min(first + kSpans, num_spans);
-      FillSpanTurns(rope, {first, end}, width, turns.data(), pool);
-      CudaCheck(cudaMemcpyAsync(to + first * width, turns.data(),
-                                static_cast<std::size_t>((end - first) * width) * sizeof(float),
-                                cudaMemcpyHostToDevice, computes_.stream().get()),
-                "a copy of the turns of means");
-      CudaCheck(cudaStreamSynchronize(computes_.stream().get()), "a copy of the turns of means");
-    }
+    SendInParts(to, num_spans, width, [&](int64_t first, std::span<float> turns) {
+      FillSpanTurns(rope, {first, first + std::ssize(turns) / width}, width, turns.data(), pool);
+    });
     to += num_spans * width;
   }
 }
@@ -303,13 +302,15 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
   const Chunk& chunk = chunks_[index];
   ProgramInput input = all.Part(chunk.begin, chunk.size());
   input.hidden = chunk.hidden;
-  const int64_t end = 1 + *std::ranges::max_element(cell.batch.positions);
   Beside::Turn* turn = cell.layer.attends && beside_ != nullptr ? BeginTurn(index) : nullptr;
   LaneOps ops(*this, cell.layer, turn == nullptr ? lane_ : FirstLane(),
               turn == nullptr ? device_.As<float>(plan_.workspace.buffers[Buf::kAttended])
                               : turn->attended);
   runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
-    PrepareHeads(ops.lane(), cell.layer, chunk.size(), {input.positions.data(), end});
+    const auto positions =
+        std::span(cell.batch.positions)
+            .subspan(static_cast<std::size_t>(chunk.begin), static_cast<std::size_t>(chunk.size()));
+    PrepareHeads(ops.lane(), cell.layer, {positions, input.positions.data()});
     attention_.Attend(op, {ops.lane().qkv, ops.attended(), chunk.size()}, chunk_rows_[index],
                       ops.lane().stream);
     if (turn != nullptr) {
@@ -508,19 +509,11 @@ void CudaExecutor::SumReference(const Attend& op, const LaneOps& ops, const Plan
                                 const float* frequencies, TokenRange tokens) {
   const kernels::AttentionTensors tensors = layer_.Tensors(op, ops.lane().qkv, ops.attended());
   if (!plan_.centres_keys) {
-    return kernels::AddKeyDirectionsAsync(
-        {tensors.k, tensors.qkv_stride, tokens.size(), tensors.num_kv_heads, tensors.head_dim,
-         reference_.Common()},
-        lane_.stream);
+    return kernels::AddKeyDirectionsAsync(reference_.KeyDirections(tensors, tokens.size()),
+                                          lane_.stream);
   }
-  const Rope& rope = *RopeOf(layer.ops);
-  kernels::KeySumArgs keys;
-  keys.keys = tensors.k;
-  keys.stride = tensors.qkv_stride;
-  keys.rows = tokens.size();
-  keys.rotation = {rope.dims, rope.pairs};
-  keys.inverse_frequencies = frequencies;
-  kernels::SumKeysAsync(reference_.KeySums(keys, tokens.begin), lane_.stream);
+  kernels::SumKeysAsync(reference_.KeySums(tensors, *RopeOf(layer.ops), frequencies, tokens),
+                        lane_.stream);
 }
 
 void CudaExecutor::AdvancePrefix(const Cell& cell, int64_t layer) {
@@ -552,24 +545,25 @@ void CudaExecutor::AttendPrefix(const Attend& op, const LaneOps& ops, const Plan
       PutLists(lists_, [&](const auto& list) { return table_.Put(std::span(list)); });
   Stream& stream = lane_.stream;
   SendTable(stream);
-  PrepareHeads(lane_, layer, tokens.size(), {positions, tokens.end});
+  const auto of_tokens = prefix_.positions().subspan(static_cast<std::size_t>(tokens.begin),
+                                                     static_cast<std::size_t>(tokens.size()));
+  PrepareHeads(lane_, layer, {of_tokens, positions});
   attention_.AttendPrefix(op, {ops.lane().qkv, ops.attended(), tokens.size()}, chunk, stream);
   kernels::TurnHeadsAsync(layer_.TurnedOutputs(ops.attended(), tokens.size()), stream);
 }
 
 // Keys are centred by the means of their layer, which lie in the workspace while it is computed.
-void CudaExecutor::PrepareHeads(const Lane& lane, const PlannedLayer& layer, int64_t rows,
+void CudaExecutor::PrepareHeads(const Lane& lane, const PlannedLayer& layer,
                                 const TokenPositions& positions) {
+  const int64_t rows = std::ssize(positions.host);
   if (plan_.ReflectsHeads()) Reflect(lane, layer, rows);
   kernels::TurnHeadsAsync(layer_.TurnedInputs(lane.qkv, rows), lane.stream);
   if (!plan_.centres_keys) return;
-  const SpanRange spans = means_.Take(layer.decoder_layer, positions.end);
-  if (!spans.empty()) {
-    const float* means = reference_.Found(layer.decoder_layer);
-    kernels::FillSpanMeansAsync(layer_.SpanMeans(layer, layer_.WorkspaceMeans(means), spans),
-                                lane.stream);
-  }
-  kernels::CentreKeysAsync(layer_.CentredKeys(lane.qkv, rows, positions.each), lane.stream);
+  const float* means = reference_.Found(layer.decoder_layer);
+  kernels::FillSpanMeansAsync(layer_.SpanMeans(layer, layer_.WorkspaceMeans(means),
+                                               means_.Take(layer.decoder_layer, positions.host)),
+                              lane.stream);
+  kernels::CentreKeysAsync(layer_.CentredKeys(lane.qkv, rows, positions.gpu), lane.stream);
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {

@@ -126,6 +126,8 @@ class CudaExecutor final : public Executor {
   void GatherExperts(const Cell& cell);  // a layer of nothing else
   void SendKeyTurns(ThreadPool& pool) const;
   void SendSpanTurns(ThreadPool& pool) const;
+  template <typename F>
+  void SendInParts(float* to, int64_t num_rows, int64_t width, F fill) const;
   GpuExperts::Memory ExpertMemory() const;
 
   // Embedding tables in GPU memory, of the layer that is being enqueued.
@@ -150,14 +152,13 @@ class CudaExecutor final : public Executor {
   void AdvancePrefix(const Cell& cell, int64_t layer);
   void AttendPrefix(const Attend& op, const LaneOps& ops, const PlannedLayer& layer,
                     TokenRange tokens, const int32_t* positions);
-  // Positions of tokens.
+  // Positions of tokens, in host memory and in the GPU's.
   struct TokenPositions {
-    const int32_t* each;  // GPU
-    int64_t end;          // more than the highest
+    std::span<const int32_t> host;
+    const int32_t* gpu;
   };
   // Prepares heads for attention, as the plan says.
-  void PrepareHeads(const Lane& lane, const PlannedLayer& layer, int64_t rows,
-                    const TokenPositions& positions);
+  void PrepareHeads(const Lane& lane, const PlannedLayer& layer, const TokenPositions& positions);
   void Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows);  // queries and keys
   void JoinLanes(Stream& later, Stream& earlier);
 

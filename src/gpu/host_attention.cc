@@ -108,13 +108,11 @@ kernels::KeyMeans HostAttention::MeansOf(const Job& job) {
   for (const kernels::BudgetAttentionRow& row : job.budget_rows)
     num_positions = std::max(num_positions, row.position + 1);
   const int64_t layer = job.layer->decoder_layer;
-  const SpanRange spans = means_.Take(layer, num_positions);
-  if (!spans.empty()) {
-    const int64_t width = plan_.shape.num_kv_heads * plan_.shape.head_dim;
-    const LayerArgs::MeansMemory memory = {memory_.means + layer * width, memory_.span_turns,
-                                           memory_.means_table};
-    kernels::FillSpanMeans(layer_.SpanMeans(*job.layer, memory, spans), pool_);
-  }
+  const int64_t width = plan_.shape.num_kv_heads * plan_.shape.head_dim;
+  const LayerArgs::MeansMemory memory = {memory_.means + layer * width, memory_.span_turns,
+                                         memory_.means_table};
+  kernels::FillSpanMeans(layer_.SpanMeans(*job.layer, memory, means_.Take(layer, num_positions)),
+                         pool_);
   return {memory_.means_table, plan_.workspace.mean_spans};
 }
 

@@ -48,13 +48,12 @@ TEST(ReferenceKeysTest, SumsAllKeysButTheFirst) {
   std::vector<std::byte> memory(static_cast<std::size_t>(ReferenceKeys::Bytes(plan)));
   const ReferenceKeys keys(plan, memory.data());
   const std::vector<float> of_chunk(10 * kWidth);
-  kernels::KeySumArgs chunk;
-  chunk.keys = of_chunk.data();
-  chunk.stride = kWidth;
+  kernels::AttentionTensors chunk;
+  chunk.k = of_chunk.data();
+  chunk.qkv_stride = kWidth;
   for (const auto& [begin, rows, first, summed] :
        {std::array{0, 10, 1, 9}, std::array{0, 1, 1, 0}, std::array{4, 6, 4, 6}}) {
-    chunk.rows = rows;
-    const kernels::KeySumArgs sums = keys.KeySums(chunk, begin);
+    const kernels::KeySumArgs sums = keys.KeySums(chunk, Rope{}, nullptr, {begin, begin + rows});
     EXPECT_EQ(sums.first_position, first);
     EXPECT_EQ(sums.rows, summed);
     EXPECT_EQ(sums.keys, of_chunk.data() + (first - begin) * kWidth);

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/kv/key_means.h"
+#include "kernels/attention/key_centre.h"
 #include "kernels/kv/kv_code.h"
 #include "kernels/kv/kv_head.h"
 #include "kernels/rows/embedding.h"

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/attention/key_centre.h"
 #include "kernels/kv/key_means.h"
 #include "tests/kernels/kernel_test_util.h"
 
