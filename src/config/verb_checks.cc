@@ -155,14 +155,24 @@ void CheckCalibrate(Config& config, const Stated& stated) {
   }
 }
 
+// Flags may repeat what the file of --machine says, as in the command of the run that is planned.
+void CheckPlannedMachine(const Config& config, const Stated& stated, const Machine& machine) {
+  const auto refuse = [](std::string_view flag, const std::string& has) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--{}: the machine of --machine {}; leave it out", flag, has));
+  };
+  const CpuCompute of = kernels::ComputeOf(machine.isa);
+  if (stated.Has("cpu-compute") && of != config.cpu_compute)
+    refuse("cpu-compute", fmt::format("multiplies in {}", CpuComputeName(of)));
+  if (config.num_threads > 0 && config.num_threads != machine.num_threads)
+    refuse("threads", fmt::format("has {} threads", machine.num_threads));
+  const DeviceKind other = machine.has_gpu() ? DeviceKind::kCpu : DeviceKind::kCuda;
+  if (config.device.kind == other) refuse("device", machine.has_gpu() ? "has a GPU" : "has no GPU");
+}
+
 // The lengths come from --input or from the flags, never from both.
 void CheckPlan(Config& config, const Stated& stated) {
-  for (const char* name : {"threads", "device", "cpu-compute"}) {
-    if (config.machine && stated.Has(name)) {
-      throw Error(ErrorCode::kFlag,
-                  fmt::format("--{}: --machine says what the machine is; leave it out", name));
-    }
-  }
+  if (config.machine) CheckPlannedMachine(config, stated, *config.machine);
   if (config.input.empty()) {
     config.tokenizer = "none";
     if (stated.Has("shard")) throw Error(ErrorCode::kFlag, "--shard: belongs to --input");

@@ -35,8 +35,17 @@ class Refusals(harness.VerbTest):
 
     def test_the_machine_of_a_file(self):
         machine = harness.REPOSITORY / "examples" / "machines" / "xeon-2-cores.json"
-        line = self.refusal(2, "plan", "--model", "opt-125m", "--machine", machine, *BF16)
-        self.assertIn("--cpu-compute: --machine says", line)
+        words = ["plan", "--model", "opt-125m", "--machine", machine]
+        for flags, what in (
+            (BF16, "--cpu-compute: the machine of --machine multiplies in fp32"),
+            (["--threads", 3], "--threads: the machine of --machine has 2 threads"),
+        ):
+            self.assertIn(what, self.refusal(2, *words, *flags))
+        plain = self.run_verb(*words).stdout
+        self.assertEqual(self.run_verb(*words, "--cpu-compute", "fp32", "--threads", 2, "--device", "cpu").stdout, plain)
+        gpu = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+        line = self.refusal(2, "plan", "--model", "opt-125m", "--machine", gpu, "--device", "cpu")
+        self.assertIn("--device: the machine of --machine has a GPU", line)
 
 
 class Arithmetic(harness.VerbTest):
