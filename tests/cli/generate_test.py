@@ -63,10 +63,7 @@ class Forms(GenerateTest):
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 4}])
         words = ["generate", "--input", source, "--offload-dir", self.folder, "--percent", *[0] * 6, "--quiet"]
         outputs = [self.folder / f"out{number}.jsonl" for number in range(3)]
-        runs = [subprocess.Popen([str(word) for word in [self.binary, *words, "--output", output]],
-                                 stderr=subprocess.PIPE, env=harness.clean_environment()) for output in outputs]
-        for run in runs:
-            self.addCleanup(run.kill)
+        runs = [self.background([self.binary, *words, "--output", output]) for output in outputs]
         for run in runs:
             _, stderr = run.communicate(timeout=harness.TIMEOUT_S)
             self.assertEqual(run.returncode, 0, stderr)
@@ -77,8 +74,7 @@ class Forms(GenerateTest):
         """A line that the plan does not hold must not get near the KV of others: exit 51, finished lines stay."""
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 2, "ignore_eos": True}] * 1000)
         words = ["generate", "--input", source, "--output", self.output, "--quiet", "--gpu-batch-size", "1"]
-        process = subprocess.Popen([self.binary, *words], stderr=subprocess.PIPE, env=harness.clean_environment())
-        self.addCleanup(process.kill)
+        process = self.background([self.binary, *words])
         part = self.folder / "out.jsonl.part"
         while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
             time.sleep(0.01)

@@ -92,7 +92,6 @@ class FolderTest(unittest.TestCase):
         self.addCleanup(end, run)
         return run
 
-
     def killed_with_lines(self, words, output, num_lines=1):
         """Kills a run of these words once OUTPUT.part holds so many lines, and leaves what it wrote."""
         part = pathlib.Path(f"{output}.part")

@@ -14,7 +14,6 @@ import unittest
 
 import harness
 
-BINARY = pathlib.Path()
 MACHINES = harness.REPOSITORY / "examples" / "machines"
 SMALL = ["--prompt-len", 8, "--gen-len", 2, "--num-requests", 2, "--quiet"]
 
@@ -50,9 +49,7 @@ class ProfileTest(harness.VerbTest):
 class Profile(ProfileTest):
     def test_measures_every_rate_and_keeps_the_file(self):
         output = self.folder / "machine.json"
-        began = time.monotonic()
         result = self.profile("--output", output)
-        self.assertLess(time.monotonic() - began, 60 * harness.SLOWDOWN)  # 20 on a quiet machine
         machine = json.loads(output.read_text())
         self.assertEqual((machine["version"], machine["device"]), (1, "cpu"))
         self.assertEqual(set(machine["link_bytes_per_s"]), {"disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"})
@@ -99,18 +96,13 @@ class Profile(ProfileTest):
 
     def test_bad_places_are_refused_before_anything_is_measured(self):
         for words in (["--output", self.folder / "none" / "m.json"], ["--offload-dir", self.folder / "none"]):
-            began = time.monotonic()
             result = self.run_verb("profile", "--quick", *words, status=60)
             self.assertEqual(len(result.error_lines()), 1)
-            self.assertLess(time.monotonic() - began, 2)
+            self.assertEqual(result.stdout, b"")
         self.assertFalse(self.cache.exists())
 
     def test_a_stop_leaves_nothing(self):
-        env = harness.clean_environment(self.env)
-        process = subprocess.Popen(
-            [str(BINARY), "profile", "--offload-dir", str(self.offload)], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=env)
-        self.addCleanup(process.kill)
+        process = self.background([self.binary, "profile", "--offload-dir", self.offload], env=self.env, stdout=subprocess.PIPE)
         while process.poll() is None and not catches(process, signal.SIGINT):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -131,13 +123,7 @@ class QuickProfileOfAJob(ProfileTest):
                 "--cpu-memory", memory, "--output", self.folder / "out.jsonl", "--offload-dir", self.offload, "--no-progress"]
 
     def start(self, *words):
-        process = subprocess.Popen([str(word) for word in [BINARY, *words]], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   env=harness.clean_environment(self.env))
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stderr.close)
-        return process
+        return self.background([self.binary, *words], env=self.env, stdout=subprocess.PIPE)
 
     def test_a_long_job_makes_one_and_says_so(self):
         process = self.start(*self.words(4000))
@@ -212,5 +198,5 @@ class Inspect(ProfileTest):
 
 
 if __name__ == "__main__":
-    harness.VerbTest.binary = BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    harness.VerbTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()

@@ -52,11 +52,8 @@ class Interruption(GenerateTest):
         """A run of minutes, some of whose lines are finished. It starts with these signals ignored, as under nohup."""
         source = self.write([{"prompt": f"Chapter {i}.", "max_tokens": 300, "ignore_eos": True} for i in range(2000)])
         words = ["generate", "--input", source, "--output", self.output, "--gpu-batch-size", "2", "--quiet"]
-        process = subprocess.Popen(
-            [self.binary, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.clean_environment(),
-            preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored],
-        )
-        self.addCleanup(process.kill)
+        process = self.background([self.binary, *words], stdout=subprocess.PIPE,
+                                  preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored])
         part = self.folder / self.PART
         deadline = time.monotonic() + 120 * harness.SLOWDOWN
         while not (part.exists() and part.read_bytes().count(b"\n") >= 2) and process.poll() is None:
