@@ -13,33 +13,31 @@ LoggedRows Logged(const RowGroup& rows, int64_t kv_class, const KvLoad& load) {
           kv_class,   rows.count,    rows.log_end > 0 ? rows.log_end : load.decoding_rows};
 }
 
-// Slots in whole blocks of the tier that are moved where `slots_of` names those of each run's keep.
-template <typename F>
-int64_t SlotsMoved(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens, F slots_of) {
-  int64_t blocks = 0;
-  ForEachKvBlockRange(plan, tier, {kv_class, row_tokens}, slots_of,
-                      [&](const KvBlockRange& range) { blocks += range.end - range.begin; });
-  return blocks * plan.slot_align[tier];
-}
-
-void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load) {
-  const int64_t row_tokens = rows.shape.slots();
+void Add(const Plan& plan, int64_t kv_class, std::span<const KvRunPlace> runs, const RowGroup& rows,
+         KvLoad& load) {
   const int64_t apart = plan.CachePrefix();
   const RowProgress progress = {rows.shape.prompt_tokens, rows.num_past, rows.NumStored()};
-  const int64_t stored =
-      SlotsMoved(plan, rows.kv_tier, kv_class, row_tokens,
-                 [&](const KvKeep& keep) { return ChangedSlots(plan.kept.kind, keep, progress); });
-  load.loaded_slots +=
-      rows.count * HeldSlots(plan, rows.kv_tier, kv_class, row_tokens, rows.num_past);
-  load.stored_slots += rows.count * stored;
-  ForEachKvRun(plan, {kv_class, row_tokens}, [&](const KvRunPlace& run) {
+  int64_t loaded = 0;  // blocks
+  int64_t stored = 0;
+  KvBlockRanges held(plan.slot_align[rows.kv_tier],
+                     [&](const KvBlockRange& range) { loaded += range.end - range.begin; });
+  KvBlockRanges changed(plan.slot_align[rows.kv_tier],
+                        [&](const KvBlockRange& range) { stored += range.end - range.begin; });
+  for (const KvRunPlace& run : runs) {
+    held.Add(run, {0, run.keep.NumHeld(rows.num_past)});
+    changed.Add(run, ChangedSlots(plan.kept.kind, run.keep, progress));
     load.new_slots += rows.count * run.keep.NumHeld(rows.NumStored());
     if (rows.num_past > 0)
       load.attended_slots += rows.count * (apart + run.keep.NumHeld(rows.num_past) + 1);
-  });
+  }
+  held.End();
+  changed.End();
+  stored *= plan.slot_align[rows.kv_tier];
+  load.loaded_slots += rows.count * loaded * plan.slot_align[rows.kv_tier];
+  load.stored_slots += rows.count * stored;
   if (rows.num_past == 0) {
     load.prompt_slots += rows.count * stored;
-    const int64_t window = plan.RunKeep(kv_class, 0, row_tokens).window;  // the same for all runs
+    const int64_t window = runs.front().keep.window;  // the same for all runs
     load.prompt_pairs += rows.count * (PromptPairs(apart + rows.shape.prompt_tokens, window) -
                                        PromptPairs(apart + rows.shape.prefix_tokens, window));
     return;
@@ -57,9 +55,23 @@ int64_t PromptPairs(int64_t prompt, int64_t window) {
 
 int64_t HeldSlots(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens,
                   int64_t num_tokens) {
-  return SlotsMoved(plan, tier, kv_class, row_tokens, [&](const KvKeep& keep) {
-    return SlotRange{0, keep.NumHeld(num_tokens)};
-  });
+  int64_t blocks = 0;
+  ForEachKvBlockRange(
+      plan, tier, {kv_class, row_tokens},
+      [&](const KvKeep& keep) {
+        return SlotRange{0, keep.NumHeld(num_tokens)};
+      },
+      [&](const KvBlockRange& range) { blocks += range.end - range.begin; });
+  return blocks * plan.slot_align[tier];
+}
+
+KvRowRuns RunsOf(const Plan& plan, int64_t row_tokens) {
+  KvRowRuns runs(plan.kv_classes.size());
+  for (std::size_t kv_class = 0; kv_class < runs.size(); ++kv_class) {
+    ForEachKvRun(plan, {static_cast<int64_t>(kv_class), row_tokens},
+                 [&](const KvRunPlace& run) { runs[kv_class].push_back(run); });
+  }
+  return runs;
 }
 
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows) {
@@ -71,8 +83,11 @@ BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows) {
     load.tokens += tokens;
     load.hidden_tokens[group.hidden_tier] += tokens;
     if (group.num_past == 0) load.prompt_tokens += tokens;
+    const KvRowRuns found = group.runs ? KvRowRuns() : RunsOf(plan, group.shape.slots());
+    const KvRowRuns& runs = group.runs ? *group.runs : found;
     for (std::size_t kv_class = 0; kv_class < load.kv.size(); ++kv_class) {
-      Add(plan, static_cast<int64_t>(kv_class), group, load.kv[kv_class][group.kv_tier]);
+      Add(plan, static_cast<int64_t>(kv_class), runs[kv_class], group,
+          load.kv[kv_class][group.kv_tier]);
     }
   }
   return load;

@@ -12,6 +12,12 @@
 
 namespace spillway {
 
+// Runs of a row's cache in each class of a plan: [KV class][run].
+using KvRowRuns = std::vector<std::vector<KvRunPlace>>;
+
+// Those of rows of `row_tokens` = prompt + max new tokens.
+KvRowRuns RunsOf(const Plan& plan, int64_t row_tokens);
+
 // Rows that are alike, as a pass finds them.
 struct RowGroup {
   RequestShape shape;
@@ -21,6 +27,9 @@ struct RowGroup {
   int64_t count = 0;
   // Places in the log (KvLogPlan) up to the last of these rows; 0: not known, or they have none.
   int64_t log_end = 0;
+  // Theirs, where they were found before; null: they are found anew. Budgets per KV head make them
+  // many, and a simulation asks for them in each pass.
+  const KvRowRuns* runs = nullptr;
 
   // Tokens that they feed, and those that are in their caches afterwards.
   int64_t NumNew() const { return num_past == 0 ? shape.fed_tokens() : 1; }

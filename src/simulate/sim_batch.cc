@@ -21,7 +21,9 @@ void SimBatch::Add(ComposedRow row) {
            group.hidden_tier == coming.hidden_tier;
   });
   if (alike == groups_.end()) {
+    runs_.push_back(std::make_unique<KvRowRuns>(RunsOf(*plan_, coming.shape.slots())));
     groups_.push_back(coming);
+    groups_.back().runs = runs_.back().get();
     rows_.emplace_back().push_back(std::move(row));
   } else {
     ++alike->count;
@@ -40,6 +42,7 @@ void SimBatch::Advance(int64_t passes) {
     for (const ComposedRow& row : rows_[group]) places_.Free(row.places, 1);
     groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(group));
     rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(group));
+    runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(group));
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -38,7 +39,8 @@ class SimBatch {
   const Plan* plan_;
   BatchPlaces places_;
   std::vector<RowGroup> groups_;
-  std::vector<std::vector<ComposedRow>> rows_;  // [group]
+  std::vector<std::vector<ComposedRow>> rows_;    // [group]
+  std::vector<std::unique_ptr<KvRowRuns>> runs_;  // [group]
 };
 
 // The first `count` requests of a workload; where its sample is shorter it is repeated.
