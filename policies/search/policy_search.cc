@@ -31,6 +31,8 @@ constexpr std::size_t kNumFinalists = 16;
 constexpr std::size_t kMaxTries = 4 * kNumFinalists;  // some drafts do not survive rounding
 constexpr std::size_t kNumWithLongChunks = 4;
 constexpr std::size_t kNumRefined = 12;
+constexpr std::size_t kNumOfEach = 4;  // storage; drafts are off by more than that
+constexpr std::size_t kNumRefinedOfEach = 6;
 constexpr std::size_t kNumBest = 10;
 
 // Difference of rates below which predictions cannot be told apart.
@@ -68,8 +70,10 @@ class Search {
     }
     std::ranges::stable_sort(drafts, std::greater<>(), &Draft::tokens_per_s);
     TryBestOfEach(drafts);
+    const std::size_t most = result_.best.size() + kNumFinalists;
+    const std::size_t most_tries = tried_.size() + kMaxTries;
     for (const Draft& draft : drafts) {
-      if (result_.best.size() == kNumFinalists || tried_.size() == kMaxTries) break;
+      if (result_.best.size() == most || tried_.size() == most_tries) break;
       Try(draft.block);
     }
     if (!result_.feasible()) Try(drafts.back().block);
@@ -87,19 +91,20 @@ class Search {
   void TryBestOfEach(const std::vector<Draft>& drafts) {
     const std::size_t num_storages = input_.storage.size();
     for (std::size_t storage = 0; num_storages > 1 && storage < num_storages; ++storage)
-      TryBestOf(drafts, [&](const BlockShape& block) { return block.storage == storage; });
+      TryBestOf(drafts, kNumOfEach,
+                [&](const BlockShape& block) { return block.storage == storage; });
     if (input_.work.prefix.empty()) return;
     for (const bool beside : AttentionChoices())
-      TryBestOf(drafts, [&](const BlockShape& block) { return block.cpu_attention == beside; });
+      TryBestOf(drafts, 1, [&](const BlockShape& block) { return block.cpu_attention == beside; });
   }
 
-  // Tries the drafts of a kind until one of them is among the results.
+  // Tries the drafts of a kind until so many of them are among the results.
   template <typename F>
-  void TryBestOf(const std::vector<Draft>& drafts, F is_of_kind) {
+  void TryBestOf(const std::vector<Draft>& drafts, std::size_t most, F is_of_kind) {
+    const std::size_t before = result_.best.size();
     for (const Draft& draft : drafts) {
-      const std::size_t before = result_.best.size();
       if (is_of_kind(draft.block)) Try(draft.block);
-      if (result_.best.size() > before) return;
+      if (result_.best.size() == before + most) return;
     }
   }
 
@@ -378,16 +383,29 @@ class Search {
     result_.best.insert(slower, std::move(candidate));
   }
 
-  // Block shapes beside the best one, as long as there are some.
+  // Tries block shapes beside the best one of all, then beside the best of each storage, whose rate
+  // the results tell too.
   void Refine() {
-    for (std::size_t tries = 0; tries < kNumRefined && result_.feasible();) {
-      const BlockShape centre = BlockOf(result_.best.front());
+    RefineBestOf(kNumRefined, [](const Candidate&) { return true; });
+    if (input_.storage.size() < 2) return;
+    for (const StorageChoice& storage : input_.storage) {
+      RefineBestOf(kNumRefinedOfEach,
+                   [&](const Candidate& candidate) { return candidate.storage == storage; });
+    }
+  }
+
+  // Tries block shapes beside the best candidate of a kind, at most so many, as long as there are
+  // some.
+  template <typename F>
+  void RefineBestOf(std::size_t most, F is_of_kind) {
+    for (std::size_t tries = 0; tries < most; ++tries) {
+      const auto best = std::ranges::find_if(result_.best, is_of_kind);
+      if (best == result_.best.end()) return;
       const std::size_t before = tried_.size();
-      for (const BlockShape& block : Beside(centre)) {
+      for (const BlockShape& block : Beside(BlockOf(*best))) {
         if (tried_.size() == before) Try(block);
       }
       if (tried_.size() == before) return;
-      ++tries;
     }
   }
 
