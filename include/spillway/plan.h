@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <span>
 #include <vector>
 
 #include "spillway/grid.h"
@@ -297,11 +298,12 @@ struct Plan {
   // Slots of all runs, in a tier.
   int64_t RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const;
   int64_t LargestKvClass(int64_t row_tokens) const;  // in which such a row takes most slots
-  int64_t MostRowSlots(int64_t row_tokens) const;    // there, in any tier that holds KV
   KvKeep MostRunKeep(int64_t row_tokens) const;      // of any run
   int64_t MostRunSlots(int64_t row_tokens) const;
-  // Slots of each KV head, in the mean: what a report says of `num_slots` of a row.
-  int64_t HeadSlots(int64_t num_slots) const { return DivideUp(num_slots, KvRuns()); }
+  // What a report says of a row with so many slots in a layer of each class: the largest layer's;
+  // with budgets per KV head those of a head, in the mean of all layers.
+  int64_t HeadSlots(std::span<const int64_t> class_slots) const;
+  int64_t MostHeadSlots(int64_t row_tokens) const;  // in any tier that holds KV
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t decoder_layer) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t decoder_layer) const;  // bytes

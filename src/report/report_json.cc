@@ -332,7 +332,7 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   json["kv"]["heavy"] = keep.heavy;
   json["kv"]["recent"] = keep.recent;
   json["kv"]["sinks"] = keep.sinks;
-  json["kv"]["slots_per_row"] = plan.HeadSlots(plan.MostRowSlots(plan.longest.slots()));
+  json["kv"]["slots_per_row"] = plan.MostHeadSlots(plan.longest.slots());
   json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return JsonFileText(json);

@@ -249,7 +249,7 @@ std::string PlanTable(const Plan& plan, const Workload& work,
       fmt::format("{} x {}, prefill in chunks of {} tokens", Count(plan.batch.rows, "row", "rows"),
                   Count(plan.num_batches, "batch", "batches"), plan.workspace.chunk_tokens));
   text += TableLine("KV", KvLine(plan, plan.MostRunKeep(plan.longest.slots()),
-                                 plan.HeadSlots(plan.MostRowSlots(plan.longest.slots()))));
+                                 plan.MostHeadSlots(plan.longest.slots())));
   text += PrefixLine(plan) + AttentionLine(plan) + BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));

@@ -176,13 +176,16 @@ void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   BeginPassWork(batches);
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
-      for (const int64_t kv_class : plan_.kv_class_of) {
-        const KvPlace& place = row->places.kv[static_cast<std::size_t>(kv_class)];
-        kv_bytes[row->places.kv_tier] += place.num_slots * plan_.slot_bytes;
-        const int64_t slots = plan_.HeadSlots(place.num_slots);
-        trace_.slots_per_row = std::max(trace_.slots_per_row, slots);
+      class_slots_.clear();
+      for (const KvPlace& place : row->places.kv) {
+        class_slots_.push_back(place.num_slots);
         longest = std::max(longest, place.row_tokens);
       }
+      for (const int64_t kv_class : plan_.kv_class_of) {
+        const int64_t slots = class_slots_[static_cast<std::size_t>(kv_class)];
+        kv_bytes[row->places.kv_tier] += slots * plan_.slot_bytes;
+      }
+      trace_.slots_per_row = std::max(trace_.slots_per_row, plan_.HeadSlots(class_slots_));
     }
   }
   int64_t total = plan_.prefix.kv.bytes;

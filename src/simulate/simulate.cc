@@ -434,7 +434,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, WholeWalk whole,
   trace.decode = totals.decode;
   trace.num_blocks = totals.num_blocks;
   trace.kv_bytes = plan.KvBytes();
-  trace.slots_per_row = plan.HeadSlots(plan.MostRowSlots(work.longest.slots()));
+  trace.slots_per_row = plan.MostHeadSlots(work.longest.slots());
   trace.largest_keep = plan.MostRunKeep(work.longest.slots());
   for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);
   result.units = totals.units;

@@ -313,8 +313,8 @@ TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   const Plan mixed = LayOut(MakeModel(shape), MachineWith(0), work, policy, kNeeds);
   EXPECT_EQ(mixed.RowSlots(Tier::kCpu, 0, 544), 112);  // 109 tokens and the newest
   EXPECT_EQ(mixed.RowSlots(Tier::kDisk, 0, 544), 128);
-  EXPECT_EQ(mixed.MostRowSlots(544), 128);
-  EXPECT_EQ(in_memory.MostRowSlots(544), 112);
+  EXPECT_EQ(mixed.MostHeadSlots(544), 128);
+  EXPECT_EQ(in_memory.MostHeadSlots(544), 112);
   EXPECT_EQ(2 * mixed.kv[Tier::kCpu].region.bytes, in_memory.kv[Tier::kCpu].region.bytes);
 }
 
@@ -360,9 +360,13 @@ TEST(PlanTest, KvHeadsWithBudgetsOfTheirOwnTakeWhatTheyKeep) {
   EXPECT_EQ(plan.RowSlots(Tier::kCpu, 0, 500), 7 * 64 + 512);
   EXPECT_EQ(plan.KvBytes(), 4 * 16 * (7 * 64 + 512) * plan.slot_bytes);
   EXPECT_EQ(plan.MostRunSlots(500), 512);
-  EXPECT_EQ(plan.HeadSlots(plan.MostRowSlots(500)), (7 * 64 + 512) / 8);
+  EXPECT_EQ(plan.MostHeadSlots(500), (7 * 64 + 512) / 8);
   policy.kv.head_budgets.back().front() = {{0.5, 0}, {}, {}};
-  EXPECT_EQ(plan_with().kv_classes.size(), 2U) << "the last layer differs";
+  const Plan two = plan_with();
+  EXPECT_EQ(two.kv_classes.size(), 2U) << "the last layer differs";
+  EXPECT_EQ(two.RunSlots(1, 0, 500), 256);
+  // Of all layers, not of the largest one.
+  EXPECT_EQ(two.MostHeadSlots(500), (15 * (7 * 64 + 512) + 6 * 64 + 256 + 512 + 127) / 128);
   policy.kv_frac = {{0.0, 0.0, 1.0}};
   const Plan on_disk = plan_with();
   EXPECT_EQ(on_disk.RowSlots(Tier::kDisk, 0, 500) * on_disk.slot_bytes % 4096, 0);
