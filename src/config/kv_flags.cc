@@ -100,22 +100,24 @@ void CheckKvFlags(const Config& config, KvPolicyKind kind) {
   const auto refuse = [&](bool given, std::string_view flag, std::string_view reason) {
     if (given) throw Error(ErrorCode::kFlag, fmt::format("--{}: {}", flag, reason));
   };
+  refuse(config.verb == Verb::kCalibrate && config.rolling.value_or(false), "rolling",
+         "calibrate measures what a row loses within the model's positions; leave it out");
   if (kind == KvPolicyKind::kFull) {
     constexpr std::string_view kAllStay =
         "the full KV policy keeps every token; give --kv-policy h2o or window";
     refuse(config.kv_budget.has_value(), "kv-budget", kAllStay);
-    refuse(config.kv_heavy.has_value(), "kv-heavy", kAllStay);
+    refuse(config.kv_heavy.has_value(), "kv-heavy",
+           "the full KV policy keeps every token; give --kv-policy h2o");
     refuse(config.kv_recent.has_value(), "kv-recent", kAllStay);
     refuse(!config.kv_budgets.empty(), "kv-budgets", kAllStay);
     refuse(config.rolling.value_or(false), "rolling", kAllStay);
   }
-  refuse(config.verb == Verb::kCalibrate && config.rolling.value_or(false), "rolling",
-         "calibrate measures what a row loses within the model's positions; leave it out");
   const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
   refuse(!config.kv_budgets.empty() && amounts, "kv-budgets",
          "--kv-budget, --kv-heavy and --kv-recent say the budget; leave one or the other out");
   refuse(!window && config.kv_sinks.value_or(0) > 0, "kv-sinks", "belongs to --kv-policy window");
-  refuse(window && config.kv_heavy.has_value(), "kv-heavy", "a window keeps no heavy hitters");
+  refuse(window && config.kv_heavy.has_value(), "kv-heavy",
+         "a window keeps no heavy hitters; leave it out, or give --kv-policy h2o");
   refuse(config.kv_budget && config.kv_heavy && config.kv_recent, "kv-budget",
          "--kv-heavy and --kv-recent say it all; leave one of the three out");
 }

@@ -231,13 +231,24 @@ std::vector<std::string> TomlValues(const toml::node& node, const std::string& w
               fmt::format("{}: expected a string, number, boolean or list", where));
 }
 
-void TakeTable(const toml::table& table, const std::string& where, const std::vector<Flag>& flags,
-               Given& given) {
+bool IsFlagOfAnyVerb(const std::string& name) {
+  return std::ranges::any_of(kVerbs, [&](const VerbRow& verb) {
+    const std::vector<Flag> flags = FlagsOf(verb.verb);
+    return std::ranges::find(flags, name, &Flag::name) != flags.end();
+  });
+}
+
+// Keys at the top are for all verbs that have them; those in a verb's table are its own.
+enum class TableOf { kAllVerbs, kOneVerb };
+
+void TakeTable(const toml::table& table, TableOf of, const std::string& where,
+               const std::vector<Flag>& flags, Given& given) {
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const std::string place = where + Printable(name);
     if (node.is_table()) continue;  // a verb's table; checked by the caller
     const auto flag = std::ranges::find(flags, name, &Flag::name);
+    if (flag == flags.end() && of == TableOf::kAllVerbs && IsFlagOfAnyVerb(name)) continue;
     if (flag == flags.end()) RefuseUnknown(name, flags, where);
     given[name] = TomlValues(node, place);
     JoinWords(*flag, given);
@@ -259,9 +270,10 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
                     fmt::format("{}: [{}] is no verb", Printable(path), Printable(key.str())));
       }
     }
-    TakeTable(table, Printable(path) + ": ", flags, given);
+    TakeTable(table, TableOf::kAllVerbs, Printable(path) + ": ", flags, given);
     if (const toml::table* own = table[verb.name].as_table()) {
-      TakeTable(*own, fmt::format("{}: {}.", Printable(path), verb.name), flags, given);
+      TakeTable(*own, TableOf::kOneVerb, fmt::format("{}: {}.", Printable(path), verb.name), flags,
+                given);
     }
   } catch (const toml::parse_error& error) {
     throw Error(ErrorCode::kFlag, fmt::format("--config {}: line {}: {}", Printable(path),

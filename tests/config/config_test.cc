@@ -92,6 +92,16 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
   EXPECT_TRUE(config.overwrite);
 }
 
+TEST(ConfigTest, AKeyAtTheTopIsForTheVerbsThatHaveIt) {
+  const std::string path = WriteToml("max-new-tokens = 7\nthreads = 3\nkv-bits = \"8,4\"\n");
+  EXPECT_EQ(std::get<Config>(Parse({"bench", "--config", path.c_str()})).num_threads, 3);
+  EXPECT_EQ(std::get<Config>(Parse({"inspect", "x", "--config", path.c_str()})).inspect_path, "x");
+  const std::string own = WriteToml("[bench]\nmax-new-tokens = 7\n");
+  EXPECT_THAT(RefusalOf({"bench", "--config", own.c_str()}), HasSubstr("max-new-tokens: unknown"));
+  const std::string none = WriteToml("max-new-token = 7\n");
+  EXPECT_THAT(RefusalOf({"bench", "--config", none.c_str()}), HasSubstr("max-new-token: unknown"));
+}
+
 TEST(ConfigTest, ARefusedValueSaysWhereItStands) {
   const std::string path = WriteToml("weight-bits = 5\n");
   EXPECT_THAT(RefusalOf({"generate", "a", "--config", path.c_str()}), HasSubstr("(from " + path));
@@ -205,6 +215,8 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--weight-bits", "8", "--allow-nonfinite-weights"}, "in 8 bits"},
     {{"generate", "a", "--kv-policy", "lru"}, "expected full, h2o, window"},
     {{"generate", "a", "--kv-budget", "20%"}, "give --kv-policy h2o"},
+    {{"generate", "a", "--kv-heavy", "3"}, "give --kv-policy h2o"},
+    {{"calibrate", "--text", "a", "--rolling"}, "within the model's positions; leave it out"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0"}, "--kv-budget"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0%"}, "--kv-budget"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "120%"}, "--kv-budget"},
