@@ -284,7 +284,8 @@ std::vector<Flag> CalibrateFlags() {
           "prefill",
           "of them the prompt; the others are scored (a quarter and 7/8; with --per layer half)",
           &Config::prefill, 1, kMaxTokens),
-      Integer("sample", "windows spread over the text (16)", &Config::sample, 1, kMaxRows),
+      Integer("sample", "windows spread over the text (32; with --per layer 16)", &Config::sample,
+              1, kMaxRows),
       ParseSpecialFlag(),
   };
 }

@@ -18,10 +18,19 @@ namespace spillway {
 namespace {
 
 constexpr int64_t kWindow = 640;
+constexpr int64_t kLeastWindow = 64;  // that a text is cut to; a smaller one must be asked for
+constexpr int64_t kFewWindows = 4;    // tell little: their mean may be off by half of itself
 
 WindowSize SizeOf(const Config& config, const ModelShape& shape, int64_t num_tokens) {
   const int64_t window =
       config.window.value_or(std::min({kWindow, shape.max_positions, num_tokens}));
+  if (!config.window && window < kLeastWindow) {
+    throw Error(
+        ErrorCode::kFlag,
+        fmt::format("{}: {} tokens are too few to measure on; give a text of {} windows of "
+                    "{} tokens or more",
+                    config.input.empty() ? "--text" : "--input", num_tokens, kFewWindows, kWindow));
+  }
   if (window > shape.max_positions || window > num_tokens) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--window {}: the text has {} tokens and {} {} positions; give at most "
@@ -36,9 +45,26 @@ WindowSize SizeOf(const Config& config, const ModelShape& shape, int64_t num_tok
   return {window, config.prefill};
 }
 
-// First tokens of windows spread over a text, at most so many.
-std::vector<int64_t> BeginsOf(int64_t most, int64_t window, int64_t num_tokens) {
-  const int64_t count = std::clamp<int64_t>(num_tokens / window, 1, most);
+// Windows of a text, `usual` where the flags do not say and it has so many.
+int64_t NumWindows(const Config& config, int64_t usual, int64_t window, int64_t num_tokens) {
+  const int64_t most = num_tokens / window;
+  if (config.sample.value_or(0) > most) {
+    throw Error(
+        ErrorCode::kFlag,
+        fmt::format("--sample {}: the text has {} tokens, {} windows of {}; give at most as "
+                    "many, more text or a smaller --window",
+                    *config.sample, num_tokens, most, window));
+  }
+  const int64_t count = config.sample.value_or(std::min(usual, most));
+  if (count < kFewWindows) {
+    PrintWarning(fmt::format("{} of {} tokens tell little of what a budget costs; give more text",
+                             count == 1 ? "one window" : fmt::format("{} windows", count), window));
+  }
+  return count;
+}
+
+// First tokens of windows spread over a text.
+std::vector<int64_t> BeginsOf(int64_t count, int64_t window, int64_t num_tokens) {
   std::vector<int64_t> begins;
   for (int64_t index = 0; index < count; ++index)
     begins.push_back(count == 1 ? 0 : (num_tokens - window) * index / (count - 1));
@@ -190,7 +216,9 @@ Workload CalibrateStages::ReadWork(const Setting& setting) {
                 ? ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer)
                 : ReadPromptTokens(flags_, model_);
   size_ = SizeOf(flags_, setting.model.shape, std::ssize(tokens_));
-  begins_ = BeginsOf(flags_.sample.value_or(UsualSample()), size_.tokens, std::ssize(tokens_));
+  const int64_t num_tokens = std::ssize(tokens_);
+  begins_ = BeginsOf(NumWindows(flags_, UsualSample(), size_.tokens, num_tokens), size_.tokens,
+                     num_tokens);
   return WindowJob(tokens_, WindowsAt(begins_, size_.tokens, LongestPrompt()),
                    FeedOf(LongestPrompt()))
       .Work();

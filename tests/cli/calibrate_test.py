@@ -272,7 +272,14 @@ class Calibrate(harness.VerbTest):
         self.assertEqual((policy["kv_bits"], policy["kv"]), (8, {"policy": "full"}))
         self.assertEqual(found["tried"][0]["kv"], {"policy": "full"})
 
+    def test_little_text_is_said(self):
+        (self.folder / "some.txt").write_text(TALES.read_text(encoding="utf-8")[:1200], encoding="utf-8")
+        result = self.run_verb("calibrate", "--model", SMALL_MODEL, "--text", "some.txt", "--kv-bytes", "50%")
+        self.assertRegex(result.stderr, rb"one window of \d+ tokens tell little of what a budget costs")
+
     def test_bad_flags(self):
+        self.short = self.folder / "short.txt"
+        self.short.write_text("Once upon a time there was", encoding="utf-8")
         for words, part in (
             (["--text", "none.txt"], "none.txt"),
             ([], "--text"),
@@ -290,6 +297,8 @@ class Calibrate(harness.VerbTest):
             (["--text", TALES, "--max-loss", "1%", "--kv-bytes", "20%"], "--kv-bytes, --max-loss"),
             (["--text", TALES, "--kv-bytes", "0.5%"], "--kv-bytes 0.5 %: each KV head keeps at least 2 %"),
             (["--text", TALES, "--kv-bytes", "0%"], "--kv-bytes"),
+            (["--text", TALES, "--window", 640, "--sample", 5000], "--sample 5000: the text has "),
+            (["--text", self.short], "--text: "),
         ):
             result = harness.run(BINARY, ["calibrate", *words], cwd=self.folder)
             self.assertIn(result.status, (2, 20, 60), words)
