@@ -52,6 +52,12 @@ std::string DescribePath(const std::filesystem::path& path) {
   if (IsGgufPath(path)) return DescribeGguf(path);
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
+  if (!std::filesystem::exists(path, ignored) && !std::filesystem::is_symlink(path, ignored)) {
+    throw Error(ErrorCode::kModelMissing,
+                fmt::format("{}: no such file or folder; give what is to be printed, or --shapes "
+                            "for the built-in shapes",
+                            Printable(path.string())));
+  }
   const std::filesystem::path folder = PlaceOfModel(path.string()).folder;
   return IsStoreFolder(folder) ? DescribeStore(folder) : DescribeCheckpoint(folder);
 }

@@ -30,7 +30,8 @@ LinesKind KindOf(const json& line) {
   const auto has = [&](const char* key) { return line.contains(key); };
   if (has("response") && has("error")) return LinesKind::kAnswers;
   if (has("custom_id") && (has("logprob_sum") || has("error"))) return LinesKind::kScores;
-  for (const char* key : {"prompt", "messages", "token_ids", "text", "context", "body"})
+  for (const char* key :
+       {"prompt", "messages", "token_ids", "text", "context", "context_token_ids", "body"})
     if (has(key)) return LinesKind::kRequests;
   return LinesKind::kOther;
 }
@@ -79,6 +80,11 @@ void AddRequest(const json& line, int64_t number, LineCounts& counts) {
     if (at(key).is_null()) continue;
     ++counts.num_prompts;
     return AddPrompt(at(key), counts);
+  }
+  if (const json& ids = at("context_token_ids"); !ids.is_null()) {
+    ++counts.num_texts;
+    return counts.given_ids.Add(
+        static_cast<int64_t>(ids.size() + at("continuation_token_ids").size()));
   }
   const json& text = at("text");
   const json& context = at("context");

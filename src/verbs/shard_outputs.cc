@@ -48,7 +48,12 @@ Path SiblingOf(const Path& path, const Shard& shard, int64_t index) {
   return NumberedPart(WholeOfPart(path, shard.index, shard.count), index, shard.count);
 }
 
+// Names the last shard as it is counted from 1, N of N, unless there is a file of 0 of N.
 [[noreturn]] void RefuseMissing(const Path& known, const Shard& shard, int64_t index) {
+  const Path first = SiblingOf(known, shard, 0);
+  const bool from_zero =
+      std::filesystem::exists(first) || std::filesystem::exists(PartPathOf(first));
+  if (index == 0 && !from_zero) index = shard.count;
   const Path path = SiblingOf(known, shard, index);
   const bool begun = std::filesystem::exists(PartPathOf(path));
   Refuse(path,

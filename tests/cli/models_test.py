@@ -37,6 +37,7 @@ class Shapes(harness.VerbTest):
     def test_a_path_beside_the_list_is_refused(self):
         self.assertIn("--shapes", self.refusal(2, "inspect", "--shapes", "folder"))
         self.assertIn("--shapes", self.refusal(2, "inspect"))
+        self.assertIn("no such file or folder; give what is to be printed, or --shapes", self.refusal(12, "inspect", "opt-125m"))
 
     def test_a_name_has_any_case(self):
         report = self.report_of("plan", "--model", "Llama-3.2-1B", *SMALL)

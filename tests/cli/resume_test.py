@@ -490,14 +490,15 @@ class Inspection(ResumeTest):
 
     def test_requests_are_counted(self):
         records = [{"prompt": "Höhe"}, {"token_ids": [2, 3, 4]}, {"messages": [{"role": "user", "content": "Hi"}]},
-                   {"body": {"prompt": "abc"}, "custom_id": "x"}, {"custom_id": "y"}]
+                   {"body": {"prompt": "abc"}, "custom_id": "x"}, {"custom_id": "y"},
+                   {"context_token_ids": [2, 3], "continuation_token_ids": [4]}]
         path = harness.write_jsonl(self.folder / "prompts.jsonl", records)
         path.write_text(path.read_text() + "\n{]\n")
         text = self.inspect(path)
-        self.assertIn("6 lines: 3 prompts, 1 chats, 0 texts to score", text)
+        self.assertIn("7 lines: 3 prompts, 1 chats, 1 texts to score", text)
         self.assertIn("characters  9 in all, the longest 4 ", text)
-        self.assertIn("token ids   3 in all, the longest 3\n", text)
-        self.assertIn("error       invalid_json: line 7\n", text)
+        self.assertIn("token ids   6 in all, the longest 3\n", text)
+        self.assertIn("error       invalid_json: line 8\n", text)
         self.assertIn("error       no_prompt: line 5\n", text)
         self.assertIn(f"spillway generate --model DIR --input {path}", text)
 

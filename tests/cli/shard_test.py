@@ -140,6 +140,10 @@ class Merging(ShardTest):
         self.run_shards(2)
         files = [self.part(shard, 2) for shard in range(2)]
         self.assertIn("shard 1 of 2 is not among the files", self.merge(shards=files[:1], status=20))
+        self.assertIn("shard 0 of 2 is not among the files", self.merge(shards=files[1:], status=20))
+        files[0].rename(self.folder / "first.jsonl")
+        self.assertIn("00002-of-00002.jsonl: shard 2 of 2 is not among the files", self.merge(shards=files[1:], status=20))
+        (self.folder / "first.jsonl").rename(files[0])
         self.assertIn("is the same shard as", self.merge(shards=[*files, files[0]], status=20))
         self.assertIn("is no shard's output", self.merge(shards=[self.shared / "whole.jsonl"], status=20))
         self.assertIn("is of 3 shards", self.merge(shards=[files[0], self.part(0, 3)], status=20))
