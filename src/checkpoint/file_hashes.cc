@@ -84,8 +84,9 @@ uint64_t HashOf(const ModelFile& file, const HashProgress& progress) {
 }  // namespace
 
 void FileHashes::Save() noexcept {
-  if (memory_.empty() || learned_.empty() || !HasCache(memory_)) return;
+  if (memory_.empty() || learned_.empty()) return;
   try {
+    if (!HasCache(memory_)) return;
     learned_.merge(Read(memory_));  // what other runs have learned meanwhile
     MakeCacheFolder(memory_.parent_path());
     ReportFile("hashes of model files", memory_, {}).Write(TextOf(learned_));
