@@ -165,10 +165,12 @@ KvBudget BudgetOver(const KvBudget& from_file, const Config& config) {
 void CheckKvBits(const Config& config) {
   if (!config.kv_bits.value_or(16).coded()) return;
   if (config.kv_dtype.value_or(DType::kF16) == DType::kF16) return;
-  throw Error(ErrorCode::kFlag,
-              fmt::format("--kv-dtype {}: belongs to KV of 16 bits, and --kv-bits is {}; leave one "
-                          "of the two out",
-                          DTypeName(*config.kv_dtype), KvBitsText(*config.kv_bits)));
+  throw Error(
+      ErrorCode::kFlag,
+      fmt::format(
+          "--kv-dtype {}: belongs to K and V both of 16 bits, and --kv-bits is {}; leave one "
+          "of the two out",
+          DTypeName(*config.kv_dtype), KvBitsText(*config.kv_bits)));
 }
 
 }  // namespace

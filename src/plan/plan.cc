@@ -229,7 +229,7 @@ void RefuseWhatCannotRoll(const Model& model, const Machine& machine, const Poli
                 "a KV cache that rolls (--rolling, or \"rolling\" of the policy file): " + reason);
   };
   if (shape.rope.dims == 0)
-    refuse(fmt::format("{} has learned positions, and no others than these", name));
+    refuse(fmt::format("{} has learned positions, and no others than these; leave it out", name));
   if (shape.rope.scaling.depends_on_length())
     refuse(fmt::format("rotations of {} depend on a row's length, which has no end then", name));
   if (std::ranges::any_of(WindowsOf(model), [](int64_t window) { return window > 0; }))

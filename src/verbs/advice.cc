@@ -92,8 +92,8 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
   }
   if (!as_is.config.kv_bits && !as_is.config.kv_dtype) {
     Change& change = changes.emplace_back(as_is);
-    change.name = "--kv-bits 8 (other answers)";
-    change.config.kv_bits = KvBits(8);
+    change.name = "--kv-bits 8,4 (other answers)";
+    change.config.kv_bits = KvBits(8, 4);
   }
   const Config& config = as_is.config;
   if (config.gpu_batch_size || config.num_gpu_batches || config.percent) {
@@ -130,7 +130,9 @@ std::string TimeAdvice(const Setting& setting, const PlannedRun& planned,
   }
   const std::string text = fmt::format("bound by {}", BoundText(predicted.bound_by));
   if (best.empty())
-    return text + "; more memory, a faster disk or fewer bits would save less than a tenth\n";
+    return text +
+           "; more memory, a faster disk, weights of 8 bits or KV of 8,4 would each save less than "
+           "a tenth\n";
   return text + fmt::format("; most would help {}: {} in place of {}\n", best, DurationText(best_s),
                             DurationText(predicted.total_s()));
 }

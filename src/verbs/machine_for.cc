@@ -132,9 +132,10 @@ void CheckCpuCompute(std::string_view isa, const Config& config, const Model& mo
   const bool is_asked = config.cpu_compute == CpuCompute::kInt8;
   throw Error(ErrorCode::kFlag,
               fmt::format("--cpu-compute int8{} is for products with codes of integers{}, and this "
-                          "run has none; leave it out, or give --weight-bits 8 or 4",
+                          "run has none; {}, or give --weight-bits 8 or 4",
                           is_asked ? "" : ", whose rates --machine has,",
-                          has_tiles ? " (AMX multiplies all others as bf16)" : " or of 4 bits"));
+                          has_tiles ? " (AMX multiplies all others as bf16)" : " or of 4 bits",
+                          has_tiles && is_asked ? "give --cpu-compute bf16" : "leave it out"));
 }
 
 // This host, what an earlier `profile` measured of it, and its caps.
