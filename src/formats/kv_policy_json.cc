@@ -22,7 +22,7 @@ Json AmountJson(const TokenAmount& amount) {
 }
 
 Json BudgetJson(const KvBudget& budget) {
-  Json json;
+  Json json = Json::object();
   if (!budget.heavy || !budget.recent) json["kept"] = AmountJson(budget.kept);
   if (budget.heavy) json["heavy"] = AmountJson(*budget.heavy);
   if (budget.recent) json["recent"] = AmountJson(*budget.recent);
@@ -104,7 +104,7 @@ std::vector<std::vector<KvBudget>> ReadHeadBudgets(const JsonNode& node) {
 }  // namespace
 
 nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv) {
-  Json json;
+  Json json = Json::object();
   json["policy"] = KvPolicyName(kv.kind);
   if (!kv.evicts()) return json;
   if (!kv.head_budgets.empty()) {

@@ -250,7 +250,7 @@ Machine ReadMachine(const std::filesystem::path& file) {
 }
 
 std::string MachineJson(const Machine& machine) {
-  Json json;
+  Json json = Json::object();
   json["version"] = kMachineVersion;
   json["name"] = machine.name;
   json["device"] = TierName(machine.device);

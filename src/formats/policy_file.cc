@@ -95,7 +95,7 @@ std::string PolicyJson(const KvPolicy& kv, KvBits bits, const std::vector<std::s
 
 std::string PolicyJson(const Policy& policy, const ModelShape& shape,
                        const std::vector<std::string>& sources) {
-  Json json;
+  Json json = Json::object();
   json["version"] = kPolicyVersion;
   json["weight_frac"] = PerTierJson(policy.weight_frac);
   json["kv_frac"] = PerTierJson(policy.kv_frac);

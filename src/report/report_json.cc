@@ -42,14 +42,14 @@ int64_t LargestTileBytes(const Plan& plan) {
 }
 
 Json UsedBytesJson(const UsedBytes& used) {
-  Json json;
+  Json json = Json::object();
   for (const ByteUse use : kAllByteUses) json[std::string(ByteUseName(use))] = used[use];
   return json;
 }
 
 Json TiersJson(const Plan& plan, const Trace& trace) {
   const PerTier<UsedBytes> used = BytesByUse(plan);
-  Json json;
+  Json json = Json::object();
   for (const Tier tier : kAllTiers) {
     json[std::string(TierName(tier))] = {{"cap_bytes", plan.machine.cap_bytes[tier]},
                                          {"planned_peak_bytes", plan.PlannedBytes(tier)},
@@ -61,7 +61,7 @@ Json TiersJson(const Plan& plan, const Trace& trace) {
 
 // Links by name. The most that a link can do is known where the machine's rates are.
 Json LinksJson(const MachineRates& rates, const Trace& trace) {
-  Json json;
+  Json json = Json::object();
   for (const Link link : kAllLinks) {
     const LinkTotals total = trace.prefill.links[link] + trace.decode.links[link];
     json[std::string(LinkName(link))] = {
@@ -96,7 +96,7 @@ Json WorkJson(const Plan& plan, const Trace& trace) {
 }
 
 Json PhaseJson(const PhaseTotals& phase) {
-  Json links;
+  Json links = Json::object();
   for (const Link link : kAllLinks) {
     links[std::string(LinkName(link))] = {{"bytes", phase.links[link].bytes},
                                           {"busy_s", phase.links[link].busy_s}};
@@ -146,7 +146,7 @@ Json PredictionErrorJson(const std::optional<Prediction>& predicted, const Trace
   const auto value_of = [&](auto get) {
     return predicted ? std::optional<double>(get(*predicted)) : std::nullopt;
   };
-  Json json;
+  Json json = Json::object();
   json["prefill"] =
       ErrorJson(value_of([](const Prediction& p) { return p.prefill_s; }), trace.prefill.seconds);
   json["decode"] =
@@ -271,7 +271,7 @@ Json BlockJson(const Plan& plan, const Trace& trace) {
 }
 
 Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
-  Json json;
+  Json json = Json::object();
   json["version"] = 1;
   if (summary.is_interrupted) json["interrupted"] = true;
   json["model"] = ModelJson(plan);

@@ -341,12 +341,17 @@ Json ShapeToJson(const ModelShape& shape) {
   Json json = {{"bos", shape.bos}, {"eos", shape.eos}, {"pad", shape.pad}};
   VisitFields(shape, FieldWriter{json});
   if (shape.rope.dims > 0) {
-    VisitBlock(shape, FieldWriter{json["block"]});
-    VisitRope(shape.rope, shape.head_dim, FieldWriter{json["block"]["rope"]});
-    if (shape.experts.num > 0) VisitExperts(shape.experts, FieldWriter{json["block"]["experts"]});
-    if (shape.window_rope) {
-      VisitRope(*shape.window_rope, shape.head_dim, FieldWriter{json["block"]["window_rope"]});
-    }
+    // Objects from the start: one that nlohmann-json 3.11.2 makes of null by [] and for which there
+    // is no memory ends in a crash.
+    const auto part_of = [](Json& whole, const char* key) {
+      return FieldWriter{whole[key] = Json::object()};
+    };
+    VisitBlock(shape, part_of(json, "block"));
+    Json& block = json["block"];
+    VisitRope(shape.rope, shape.head_dim, part_of(block, "rope"));
+    if (shape.experts.num > 0) VisitExperts(shape.experts, part_of(block, "experts"));
+    if (shape.window_rope)
+      VisitRope(*shape.window_rope, shape.head_dim, part_of(block, "window_rope"));
   }
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;

@@ -66,7 +66,7 @@ std::optional<Json> FinishedIdentity(const Json& json) {
   const auto wall = sweep->find("wall_s");
   if (error == sweep->end() || !error->is_null() || wall == sweep->end() || !wall->is_number())
     return {};
-  Json identity;
+  Json identity = Json::object();
   for (const std::string_view key : kIdentityKeys) {
     if (!sweep->contains(key)) return {};
     identity[std::string(key)] = (*sweep)[std::string(key)];

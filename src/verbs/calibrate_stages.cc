@@ -192,7 +192,7 @@ const std::filesystem::path& SourceOf(const Config& config) {
 }
 
 nlohmann::ordered_json HeadOfReport(const Plan& plan, const KvPolicy& kv) {
-  nlohmann::ordered_json json;
+  auto json = nlohmann::ordered_json::object();
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name}};
   json["policy"] = {{"weight_bits", plan.shape.weight_bits},

@@ -106,7 +106,7 @@ std::vector<std::string> HeadReport::Warnings() const {
 }
 
 nlohmann::ordered_json HeadReport::LossJson(const JointLoss& joint) const {
-  Json json;
+  Json json = Json::object();
   json["kv_frac"] = KeptOf(joint);
   json["bytes_frac"] = joint.bytes;
   for (const SetLoss& set : joint.sets) {

@@ -51,7 +51,7 @@ void KnownCosts::Write(const std::string& identity, const std::vector<double>& c
     std::error_code ignored;  // where it cannot be kept it is replaced
     std::filesystem::rename(path_, path_.parent_path() / kept_name(), ignored);
   }
-  nlohmann::ordered_json json;
+  auto json = nlohmann::ordered_json::object();
   json["identity"] = identity;
   json["costs"] = costs;
   file_.Write(JsonFileText(json));

@@ -21,7 +21,7 @@ Json ReportOf(const Path& path, int64_t index, int64_t count) {
 
 Json SummedTimes(const Path& path, int64_t count) {
   constexpr std::array kParts = {"load", "prefill", "decode", "total"};
-  Json sum;
+  Json sum = Json::object();
   for (const char* part : kParts) sum[part] = 0.0;
   for (int64_t remainder = 0; remainder < count; ++remainder) {
     Json report = ReportOf(path, remainder, count);
