@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -300,9 +299,9 @@ struct Plan {
   int64_t LargestKvClass(int64_t row_tokens) const;  // in which such a row takes most slots
   KvKeep MostRunKeep(int64_t row_tokens) const;      // of any run
   int64_t MostRunSlots(int64_t row_tokens) const;
-  // What a report says of a row with so many slots in a layer of each class: the largest layer's;
-  // with budgets per KV head those of a head, in the mean of all layers.
-  int64_t HeadSlots(std::span<const int64_t> class_slots) const;
+  // What a report says of a row with so many slots in its largest layer and in all: those of the
+  // largest layer; with budgets per KV head those of a head, in the mean of all layers.
+  int64_t HeadSlots(int64_t largest_layer, int64_t all_layers) const;
   int64_t MostHeadSlots(int64_t row_tokens) const;  // in any tier that holds KV
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t decoder_layer) const;

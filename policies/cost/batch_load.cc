@@ -13,16 +13,20 @@ LoggedRows Logged(const RowGroup& rows, int64_t kv_class, const KvLoad& load) {
           kv_class,   rows.count,    rows.log_end > 0 ? rows.log_end : load.decoding_rows};
 }
 
+// Visitor of ranges that adds up their blocks.
+auto CountInto(int64_t& blocks) {
+  return [&blocks](const KvBlockRange& range) { blocks += range.end - range.begin; };
+}
+
 void Add(const Plan& plan, int64_t kv_class, std::span<const KvRunPlace> runs, const RowGroup& rows,
          KvLoad& load) {
   const int64_t apart = plan.CachePrefix();
   const RowProgress progress = {rows.shape.prompt_tokens, rows.num_past, rows.NumStored()};
-  int64_t loaded = 0;  // blocks
-  int64_t stored = 0;
-  KvBlockRanges held(plan.slot_align[rows.kv_tier],
-                     [&](const KvBlockRange& range) { loaded += range.end - range.begin; });
-  KvBlockRanges changed(plan.slot_align[rows.kv_tier],
-                        [&](const KvBlockRange& range) { stored += range.end - range.begin; });
+  const int64_t block_slots = plan.slot_align[rows.kv_tier];
+  int64_t loaded_blocks = 0;
+  int64_t stored_blocks = 0;
+  KvBlockRanges held(block_slots, CountInto(loaded_blocks));
+  KvBlockRanges changed(block_slots, CountInto(stored_blocks));
   for (const KvRunPlace& run : runs) {
     held.Add(run, {0, run.keep.NumHeld(rows.num_past)});
     changed.Add(run, ChangedSlots(plan.kept.kind, run.keep, progress));
@@ -32,11 +36,11 @@ void Add(const Plan& plan, int64_t kv_class, std::span<const KvRunPlace> runs, c
   }
   held.End();
   changed.End();
-  stored *= plan.slot_align[rows.kv_tier];
-  load.loaded_slots += rows.count * loaded * plan.slot_align[rows.kv_tier];
-  load.stored_slots += rows.count * stored;
+  const int64_t stored = rows.count * stored_blocks * block_slots;
+  load.loaded_slots += rows.count * loaded_blocks * block_slots;
+  load.stored_slots += stored;
   if (rows.num_past == 0) {
-    load.prompt_slots += rows.count * stored;
+    load.prompt_slots += stored;
     const int64_t window = runs.front().keep.window;  // the same for all runs
     load.prompt_pairs += rows.count * (PromptPairs(apart + rows.shape.prompt_tokens, window) -
                                        PromptPairs(apart + rows.shape.prefix_tokens, window));
@@ -61,7 +65,7 @@ int64_t HeldSlots(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tok
       [&](const KvKeep& keep) {
         return SlotRange{0, keep.NumHeld(num_tokens)};
       },
-      [&](const KvBlockRange& range) { blocks += range.end - range.begin; });
+      CountInto(blocks));
   return blocks * plan.slot_align[tier];
 }
 

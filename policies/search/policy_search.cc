@@ -31,7 +31,7 @@ constexpr std::size_t kNumFinalists = 16;
 constexpr std::size_t kMaxTries = 4 * kNumFinalists;  // some drafts do not survive rounding
 constexpr std::size_t kNumWithLongChunks = 4;
 constexpr std::size_t kNumRefined = 12;
-constexpr std::size_t kNumOfEach = 4;  // storage; drafts are off by more than that
+constexpr std::size_t kNumOfEach = 4;  // drafts of a storage; their best may not be its best plan
 constexpr std::size_t kNumRefinedOfEach = 6;
 constexpr std::size_t kNumBest = 10;
 

@@ -176,22 +176,23 @@ int64_t Plan::MostRunSlots(int64_t row_tokens) const {
   return SlotsOf(MostRunKeep(row_tokens), row_tokens);
 }
 
-int64_t Plan::HeadSlots(std::span<const int64_t> class_slots) const {
-  if (kept.head_budgets.empty()) return DivideUp(std::ranges::max(class_slots), KvRuns());
-  int64_t slots = 0;
-  for (const int64_t kv_class : kv_class_of)
-    slots += class_slots[static_cast<std::size_t>(kv_class)];
-  return DivideUp(slots, KvRuns() * std::ssize(kv_class_of));
+int64_t Plan::HeadSlots(int64_t largest_layer, int64_t all_layers) const {
+  if (kept.head_budgets.empty()) return DivideUp(largest_layer, KvRuns());
+  return DivideUp(all_layers, KvRuns() * std::ssize(kv_class_of));
 }
 
 int64_t Plan::MostHeadSlots(int64_t row_tokens) const {
   int64_t most = 0;
   for (const Tier tier : kAllTiers) {
     if (kv[tier].rows == 0) continue;
-    std::vector<int64_t> slots;
-    for (int64_t kv_class = 0; kv_class < std::ssize(kv_classes); ++kv_class)
-      slots.push_back(RowSlots(tier, kv_class, row_tokens));
-    most = std::max(most, HeadSlots(slots));
+    int64_t largest = 0;
+    int64_t all = 0;
+    for (const int64_t kv_class : kv_class_of) {
+      const int64_t slots = RowSlots(tier, kv_class, row_tokens);
+      largest = std::max(largest, slots);
+      all += slots;
+    }
+    most = std::max(most, HeadSlots(largest, all));
   }
   return most;
 }

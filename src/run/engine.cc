@@ -176,16 +176,16 @@ void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   BeginPassWork(batches);
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
-      class_slots_.clear();
-      for (const KvPlace& place : row->places.kv) {
-        class_slots_.push_back(place.num_slots);
+      int64_t largest = 0;
+      int64_t all = 0;
+      for (const int64_t kv_class : plan_.kv_class_of) {
+        const KvPlace& place = row->places.kv[static_cast<std::size_t>(kv_class)];
+        largest = std::max(largest, place.num_slots);
+        all += place.num_slots;
         longest = std::max(longest, place.row_tokens);
       }
-      for (const int64_t kv_class : plan_.kv_class_of) {
-        const int64_t slots = class_slots_[static_cast<std::size_t>(kv_class)];
-        kv_bytes[row->places.kv_tier] += slots * plan_.slot_bytes;
-      }
-      trace_.slots_per_row = std::max(trace_.slots_per_row, plan_.HeadSlots(class_slots_));
+      kv_bytes[row->places.kv_tier] += all * plan_.slot_bytes;
+      trace_.slots_per_row = std::max(trace_.slots_per_row, plan_.HeadSlots(largest, all));
     }
   }
   int64_t total = plan_.prefix.kv.bytes;

@@ -67,13 +67,12 @@ class Engine {
   Executor& executor_;
   ThreadPool& pool_;
   TraceLog* trace_log_;
-  PerTier<int64_t> staging_bytes_;    // places for what is computed or on its way
-  Trace& trace_;                      // of the totals
-  WorkDone& progress_;                // of the totals
-  PhaseTotals pass_;                  // the one that runs
-  std::vector<int64_t> class_slots_;  // of one row, [KV class]
-  int64_t settled_in_pass_ = 0;       // tokens of decode that its batches have done or need no more
-  bool prefix_is_counted_ = false;    // among prompts that were computed
+  PerTier<int64_t> staging_bytes_;  // places for what is computed or on its way
+  Trace& trace_;                    // of the totals
+  WorkDone& progress_;              // of the totals
+  PhaseTotals pass_;                // the one that runs
+  int64_t settled_in_pass_ = 0;     // tokens of decode that its batches have done or need no more
+  bool prefix_is_counted_ = false;  // among prompts that were computed
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;           // at its begin
   PerLink<LinkTotals> links_before_;  // when they were last added to a phase
