@@ -37,9 +37,7 @@ void RedrawLine(std::FILE* stream, std::string_view text) noexcept {
 int LostOutputError() noexcept { return lost_output_error; }
 
 void PrintWarning(std::string_view text) noexcept {
-  PrintTo(stderr, "spillway: warning: ");
-  PrintTo(stderr, text);
-  PrintTo(stderr, "\n");
+  PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));  // whole, or not at all
 }
 
 void FillStandardDescriptors() noexcept {

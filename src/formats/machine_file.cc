@@ -259,15 +259,16 @@ std::string MachineJson(const Machine& machine) {
   if (!machine.date.empty()) json["date"] = machine.date;
   if (!machine.disturbed.empty()) json["disturbed"] = machine.disturbed;
   json["cap_bytes"] = PerTierJson(machine.cap_bytes);
+  Json rates = Json::object();
+  Json paces = Json::object();
   for (const Link link : kAllLinks) {
     const double rate = machine.rates.link_bytes_per_s[link];
-    if (rate > 0.0) json["link_bytes_per_s"][std::string(LinkName(link))] = rate;
-  }
-  for (const Link link : kAllLinks) {
+    if (rate > 0.0) rates[std::string(LinkName(link))] = rate;
     const SharedPace& pace = machine.rates.beside_compute[link];
-    if (pace == SharedPace{}) continue;
-    json["beside_compute"][std::string(LinkName(link))] = FieldsJson(pace, kSharedFields);
+    if (pace != SharedPace{}) paces[std::string(LinkName(link))] = FieldsJson(pace, kSharedFields);
   }
+  if (!rates.empty()) json["link_bytes_per_s"] = std::move(rates);
+  if (!paces.empty()) json["beside_compute"] = std::move(paces);
   if (machine.rates.disk_both_frac != 1.0) json["disk_both_frac"] = machine.rates.disk_both_frac;
   if (!machine.rates.gpu.matmul.empty()) json["gpu"] = DeviceRatesJson(machine.rates.gpu);
   json["cpu"] = DeviceRatesJson(machine.rates.cpu);

@@ -22,7 +22,7 @@ std::vector<std::string_view> NamesOf(const std::array<T, count>& all, std::stri
 
 template <typename T>
 nlohmann::ordered_json PerTierJson(const PerTier<T>& values) {
-  nlohmann::ordered_json json;
+  auto json = nlohmann::ordered_json::object();
   for (const Tier tier : kAllTiers) json[std::string(TierName(tier))] = values[tier];
   return json;
 }

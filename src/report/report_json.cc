@@ -151,13 +151,15 @@ Json PredictionErrorJson(const std::optional<Prediction>& predicted, const Trace
       ErrorJson(value_of([](const Prediction& p) { return p.prefill_s; }), trace.prefill.seconds);
   json["decode"] =
       ErrorJson(value_of([](const Prediction& p) { return p.decode_s; }), trace.decode.seconds);
+  Json& links = json["links"] = Json::object();
   for (const Link link : kAllLinks) {
-    json["links"][std::string(LinkName(link))] =
+    links[std::string(LinkName(link))] =
         ErrorJson(value_of([&](const Prediction& p) { return p.link_busy_s[link]; }),
                   trace.prefill.links[link].busy_s + trace.decode.links[link].busy_s);
   }
+  Json& units = json["units"] = Json::object();
   for (const ComputePart part : kAllComputeParts) {
-    json["units"][std::string(ComputePartName(part))] =
+    units[std::string(ComputePartName(part))] =
         ErrorJson(value_of([&](const Prediction& p) { return p.parts[part]; }),
                   trace.prefill.parts[part] + trace.decode.parts[part]);
   }

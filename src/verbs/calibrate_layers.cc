@@ -89,11 +89,12 @@ class LayerStages final : public CalibrateStages {
     out["perplexity_full"] = std::exp(found_.full);
     out["perplexity"] = std::exp(found_.full + found_.budgets.loss);
     out["kv_frac"] = kept;
+    Json& layers = out["layers"] = Json::array();
     for (std::size_t layer = 0; layer < found_.layers.size(); ++layer) {
-      Json losses;
+      Json losses = Json::array();
       for (const BudgetLoss& at : found_.layers[layer])
         losses.push_back({{"kept_frac", at.kept_frac}, {"perplexity_ratio", std::exp(at.loss)}});
-      out["layers"].push_back({{"kept_frac", found_.budgets.kept_frac[layer]}, {"alone", losses}});
+      layers.push_back({{"kept_frac", found_.budgets.kept_frac[layer]}, {"alone", losses}});
     }
     return JsonFileText(json);
   }

@@ -109,15 +109,15 @@ nlohmann::ordered_json HeadReport::LossJson(const JointLoss& joint) const {
   Json json = Json::object();
   json["kv_frac"] = KeptOf(joint);
   json["bytes_frac"] = joint.bytes;
+  Json& prompts = json["prompts"] = Json::array();
   for (const SetLoss& set : joint.sets) {
-    json["prompts"].push_back(
-        {{"prompt_tokens", prompts_.at(set.set)},
-         {"scored_tokens", set.num_tokens},
-         {"perplexity_full", std::exp(set.full)},
-         {"perplexity", std::exp(set.full + set.loss)},
-         {"loss", set.loss},
-         {"loss_error", set.loss_error ? Json(*set.loss_error) : Json(nullptr)},
-         {"divergence", set.divergence}});
+    prompts.push_back({{"prompt_tokens", prompts_.at(set.set)},
+                       {"scored_tokens", set.num_tokens},
+                       {"perplexity_full", std::exp(set.full)},
+                       {"perplexity", std::exp(set.full + set.loss)},
+                       {"loss", set.loss},
+                       {"loss_error", set.loss_error ? Json(*set.loss_error) : Json(nullptr)},
+                       {"divergence", set.divergence}});
   }
   return json;
 }
