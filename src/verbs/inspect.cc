@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "spillway/error.h"
 #include "spillway/model.h"
 #include "src/base/size_text.h"
 #include "src/gguf/gguf_file.h"
