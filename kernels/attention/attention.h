@@ -85,7 +85,9 @@ int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, i
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
                Isa isa);
 
-// The oracle: stores K and V likewise, then plain softmax with double accumulation.
+// The oracle: stores K and V likewise, then plain softmax with double accumulation. Queries meet
+// keys of codes rounded, as kernels/kv/kv_code.h says, or as they are, as on the GPU.
 void AttentionRef(const AttentionArgs& args);
+void AttentionRefUnrounded(const AttentionArgs& args);
 
 }  // namespace spillway::kernels

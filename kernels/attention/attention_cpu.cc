@@ -10,7 +10,8 @@ namespace spillway::kernels {
 
 const AttentionFunctions& AttentionFunctionsOf(Isa isa) {
 #if defined(SPILLWAY_X86)
-  if (isa >= Isa::kAvx512) return kAttentionAvx512;
+  if (isa > Isa::kAvx512) return kAttentionVnni;
+  if (isa == Isa::kAvx512) return kAttentionAvx512;
   if (isa == Isa::kAvx2) return kAttentionAvx2;
 #endif
   static_cast<void>(isa);

@@ -6,6 +6,7 @@
 #include "kernels/attention/attention_simd.h"
 #include "kernels/attention/decode_part_simd.h"
 #include "kernels/attention/shared_run_simd.h"
+#include "kernels/kv/code_query_simd.h"
 
 namespace spillway::kernels {
 namespace {
@@ -46,14 +47,22 @@ struct Decode : DecodeFrame {
                    task.kv_head_begin + keys.HeadOf(visit), slot, task.has_state);
   }
   AddedRows MeanRows(const BlockMeans& means, int64_t at, int64_t count) const;
+  // True: queries meet the codes of keys as whole numbers.
+  bool HasNumbers() const { return Keys::kBits < 16 && !args.turns.exist(); }
+  CodeQuery NumbersOf(int64_t query) const {
+    return {numbers + query * KvQueryFloats(args.head_dim), KvGroups(args.head_dim)};
+  }
   void LoadQueries() const;
-  void ScoreCentred(const CodedBlock<Keys::kBits>& coded, const BlockMeans& means, int64_t count,
-                    const float* of_query, float* to) const;
-  // Scores of `count` slots of a step, to `to`, [query][kAttentionKeys].
-  void ScoreInPlace(const typename Keys::Step& step, int64_t visit, int64_t count,
-                    const float* of_query, float* to) const;
-  void ScoreShared(const typename Keys::Step& step, int64_t visit, int64_t count,
-                   const float* of_queries, float* to) const;
+  // Scores of `count` slots of a step for the visit's queries, from `query` on, to `to`,
+  // [query][kAttentionKeys].
+  void FinishScores(int64_t visit, const typename Keys::Step& step, int64_t count, int64_t query,
+                    float* to) const;
+  void ScoreCodes(const typename Keys::Step& step, int64_t visit, int64_t count, int64_t query,
+                  float* to) const;
+  void ScoreInPlace(const typename Keys::Step& step, int64_t count, const float* of_query,
+                    float* to) const;
+  void ScoreShared(const typename Keys::Step& step, int64_t count, const float* of_queries,
+                   float* to) const;
   template <int kQueries>
   void ScoreQueries(int64_t count, const float* of_queries, float* to, LinesAhead& ahead) const;
   void Scores(int64_t begin) const;
@@ -76,6 +85,10 @@ void Decode<Form, kDim>::LoadQueries() const {
   for (int64_t query = 0; query < num_queries; ++query, from += args.head_dim)
     LoadQuery(from, args.scale, args.head_dim, padded_dim, q + query * padded_dim,
               sums + query * padded_dim);
+  if constexpr (Keys::kBits < 16) {
+    for (int64_t query = 0; query < num_queries && HasNumbers(); ++query)
+      RoundQuery<Keys::kBits>(q + query * padded_dim, args.head_dim, NumbersOf(query));
+  }
   for (int64_t query = 0; query < kDecodeQueries; ++query) {
     const bool is_there = query < num_queries;
     const SoftmaxStart start =
@@ -125,26 +138,48 @@ AddedRows Decode<Form, kDim>::MeanRows(const BlockMeans& means, int64_t at, int6
   return rows;
 }
 
+// Adds the means of keys to the visit's q . k, and caps them.
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::ScoreCentred(const CodedBlock<Keys::kBits>& coded, const BlockMeans& means,
-                                      int64_t count, const float* of_query, float* to) const {
+void Decode<Form, kDim>::FinishScores(int64_t visit, const typename Keys::Step& step, int64_t count,
+                                      int64_t query, float* to) const {
+  const bool centres = args.means.exist();
+  if (!centres && args.soft_cap == 0.0F) return;
+  const BlockMeans means = MeansAt(visit, step.slot);
+  const int64_t queries = keys.shares ? group : 1;
   for (int64_t at = 0; at < count; at += kLanes) {
-    const AddedRows rows = MeanRows(means, at, count);
-    const Simd::F dots = Dots<Keys::kBits, true>(of_query, coded, at, args.head_dim, &rows);
-    Simd::Store(to + at, SoftCapped(dots, args.soft_cap));
+    AddedRows rows;
+    if (centres) rows = MeanRows(means, at, count);
+    for (int64_t i = 0; i < queries; ++i) {
+      float* scores = to + i * kAttentionKeys + at;
+      Simd::F dots = Simd::Load(scores);
+      if (centres)
+        dots = Simd::Add(dots, DotsOfRows(q + (query + i) * padded_dim, rows, args.head_dim));
+      Simd::Store(scores, SoftCapped(dots, args.soft_cap));
+    }
   }
 }
 
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::ScoreInPlace(const typename Keys::Step& step, int64_t visit, int64_t count,
-                                      const float* of_query, float* to) const {
+void Decode<Form, kDim>::ScoreCodes(const typename Keys::Step& step, int64_t visit, int64_t count,
+                                    int64_t query, float* to) const {
   if constexpr (Keys::kBits < 16) {
     const auto coded = keys.Coded(step);
-    if (args.means.exist())
-      return ScoreCentred(coded, MeansAt(visit, step.slot), count, of_query, to);
-    for (int64_t at = 0; at < kStep; at += kLanes)
-      Simd::Store(to + at, SoftCapped(Dots(of_query, coded, at, args.head_dim), args.soft_cap));
-  } else {
+    const int64_t floats = KvQueryFloats(args.head_dim);
+    for (int64_t at = 0; at < count; at += kLanes) {
+      if (keys.shares) {
+        DotsOf({NumbersOf(query), group, floats, to + at, kAttentionKeys}, coded, at);
+      } else {
+        Simd::Store(to + at, Dots(NumbersOf(query), coded, at));
+      }
+    }
+    FinishScores(visit, step, count, query, to);
+  }
+}
+
+template <typename Form, int64_t kDim>
+void Decode<Form, kDim>::ScoreInPlace(const typename Keys::Step& step, int64_t count,
+                                      const float* of_query, float* to) const {
+  if constexpr (Keys::kBits == 16) {
     for (int64_t at = 0; at < count; at += kLanes)
       Simd::Store(to + at, SoftCapped(Dots(of_query, keys.RunsAt(step, at)), args.soft_cap));
   }
@@ -165,10 +200,9 @@ void Decode<Form, kDim>::ScoreQueries(int64_t count, const float* of_queries, fl
 }
 
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t visit, int64_t count,
+void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t count,
                                      const float* of_queries, float* to) const {
-  const BlockMeans means = MeansAt(visit, step.slot);
-  keys.Widen(step, count, args.means.exist() ? &means : nullptr);
+  keys.Widen(step, count);
   if (args.turns.exist()) TurnKeys(args.turns, task.turn_rows, step.slot, count, run, padded_dim);
   LinesAhead ahead = keys.RunAhead(step, group / 2);
   int64_t query = 0;
@@ -188,10 +222,15 @@ void Decode<Form, kDim>::Scores(int64_t begin) const {
     const NextRun next = AfterKeys(begin + slot);
     for (int64_t visit = 0; visit < keys.num_visits; ++visit) {
       const auto step = keys.StepAt(visit, begin + slot, next);
-      const float* of_query = q + visit * queries * padded_dim;
-      float* to = ScoresOf(visit * queries) + slot;
-      keys.shares ? ScoreShared(step, visit, count, of_query, to)
-                  : ScoreInPlace(step, visit, count, of_query, to);
+      const int64_t query = visit * queries;
+      const float* of_query = q + query * padded_dim;
+      float* to = ScoresOf(query) + slot;
+      if (HasNumbers()) {
+        ScoreCodes(step, visit, count, query, to);
+      } else {
+        keys.shares ? ScoreShared(step, count, of_query, to)
+                    : ScoreInPlace(step, count, of_query, to);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention.h"
+#include "kernels/kv/kv_code.h"
 
 namespace spillway::kernels {
 
@@ -65,26 +66,28 @@ constexpr int64_t kDecodeQueries = 32;
 constexpr int64_t kDecodeStep = 16;
 
 constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
-// Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], the
-// block's min and scale [4][group][16][2], 4 floats a query.
-constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
-  return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
-          kAttentionQueries * kAttentionKeys + 2 * kAttentionKeys * KvGroups(head_dim) +
-          4 * kAttentionQueries) *
-         4;
+// Floats of a DecodeTask: queries and sums [32][dim], a step's keys or values [16][dim], weights
+// [32][64], min and scale of one KV block, 3 of a query, the queries' numbers.
+constexpr int64_t DecodeScratchFloats(int64_t head_dim) {
+  return (2 * kDecodeQueries + kDecodeStep) * AttentionPaddedDim(head_dim) +
+         kDecodeQueries * kAttentionKeys + 2 * kKvCodedBlockSlots * KvGroups(head_dim) +
+         3 * kDecodeQueries + kDecodeQueries * KvQueryFloats(head_dim);
 }
-// Bytes of a DecodeTask, in the same scratch: queries and sums [32][dim], a step's keys or values
-// [16][dim], weights [32][64], min and scale of one KV block, 3 floats a query.
-constexpr int64_t DecodeScratchBytes(int64_t head_dim) {
-  return ((2 * kDecodeQueries + kDecodeStep) * AttentionPaddedDim(head_dim) +
-          kDecodeQueries * kAttentionKeys + 2 * kKvCodedBlockSlots * KvGroups(head_dim) +
-          3 * kDecodeQueries) *
-         4;
+// Those of an AttentionTask: queries and sums [24][dim], a widened block of keys or values
+// [64][dim], weights [24][64], the block's min and scale [4][group][16][2], 4 of a query (with
+// room for whole registers), the queries' numbers.
+constexpr int64_t TaskScratchFloats(int64_t head_dim) {
+  return (2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
+         kAttentionQueries * kAttentionKeys + 2 * kAttentionKeys * KvGroups(head_dim) +
+         4 * kAttentionQueries + kAttentionQueries * KvQueryFloats(head_dim);
+}
+// Of either.
+constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
+  const int64_t of_decode = DecodeScratchFloats(head_dim);
+  const int64_t of_task = TaskScratchFloats(head_dim);
+  return 4 * (of_task > of_decode ? of_task : of_decode);
 }
 static_assert(kPrefixStep % kAttentionKeys == 0);  // no block lies in two places
-static_assert(DecodeScratchBytes(1) <= AttentionScratchBytes(1) &&
-              2 * kDecodeQueries + kDecodeStep <= 2 * kAttentionQueries + kAttentionKeys &&
-              2 * kKvCodedBlockSlots <= 2 * kAttentionKeys);  // then so for any head_dim
 
 // q k of 24 queries over all slots, kept until a query's maximum and total are known.
 constexpr int64_t AttentionHistoryBytes(int64_t max_slots) {
@@ -109,5 +112,6 @@ int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads
 extern const AttentionFunctions kAttentionPortable;
 extern const AttentionFunctions kAttentionAvx2;
 extern const AttentionFunctions kAttentionAvx512;
+extern const AttentionFunctions kAttentionVnni;
 
 }  // namespace spillway::kernels

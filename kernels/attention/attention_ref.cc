@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/query_ref.h"
 #include "kernels/kv/kv_element_ref.h"
 
 namespace spillway::kernels {
@@ -58,13 +59,12 @@ HeadRef ReadHead(const AttentionArgs& args, const AttentionRow& row, int64_t kv_
 
 // exp(score - highest) of the slots from `first` on, which a query sees; returns their sum, that of
 // the sink included.
-double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q, double sink,
-                  std::size_t first, std::vector<double>& weights) {
+double WeightsRef(const AttentionArgs& args, const HeadRef& kv, std::span<const double> q,
+                  double sink, std::size_t first, std::vector<double>& weights) {
   for (std::size_t slot = first; slot < weights.size(); ++slot) {
     const double* key = kv.keys.data() + slot * static_cast<std::size_t>(args.head_dim);
     double score = 0;
-    for (int64_t d = 0; d < args.head_dim; ++d)
-      score += static_cast<double>(q[d] * args.scale) * key[d];
+    for (const double element : q) score += element * *key++;
     weights[slot] = SoftCapRef(score, args.soft_cap);
   }
   const std::span<double> seen = std::span(weights).subspan(first);
@@ -75,14 +75,15 @@ double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q, 
 }
 
 void AttendRef(const AttentionArgs& args, const AttentionRow& row, const HeadRef& kv, int64_t token,
-               int64_t head) {
+               int64_t head, QueriesRef queries) {
   const int64_t at = row.token_offset + token;
   std::vector<double> weights(static_cast<std::size_t>(row.num_past + token + 1));
   const int64_t unseen =
       args.window == 0 ? 0 : std::max<int64_t>(0, std::ssize(weights) - args.window);
+  const std::vector<double> q =
+      QueryRef(args, args.q + at * args.qkv_stride + head * args.head_dim, queries);
   const double total =
-      WeightsRef(args, kv, args.q + at * args.qkv_stride + head * args.head_dim,
-                 SinkRef(args.sinks, head), static_cast<std::size_t>(unseen), weights);
+      WeightsRef(args, kv, q, SinkRef(args.sinks, head), static_cast<std::size_t>(unseen), weights);
   if (row.token_scores != nullptr) {
     float* scores = row.token_scores + head * args.token_scores_stride;
     for (const double weight : weights) *scores++ += static_cast<float>(weight / total);
@@ -96,19 +97,24 @@ void AttendRef(const AttentionArgs& args, const AttentionRow& row, const HeadRef
   for (const double sum : sums) *out++ = static_cast<float>(sum / total);
 }
 
-}  // namespace
-
-void AttentionRef(const AttentionArgs& args) {
+void AttendRef(const AttentionArgs& args, QueriesRef queries) {
   const int64_t group = args.num_heads / args.num_kv_heads;
   for (const AttentionRow& row : args.rows) {
     for (int64_t token = 0; token < row.num_new; ++token) StoreRef(args, row, token);
     for (int64_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
       const HeadRef kv = ReadHead(args, row, kv_head);
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        for (int64_t token = 0; token < row.num_new; ++token) AttendRef(args, row, kv, token, head);
+        for (int64_t token = 0; token < row.num_new; ++token)
+          AttendRef(args, row, kv, token, head, queries);
       }
     }
   }
 }
+
+}  // namespace
+
+void AttentionRef(const AttentionArgs& args) { AttendRef(args, QueriesRef::kRounded); }
+
+void AttentionRefUnrounded(const AttentionArgs& args) { AttendRef(args, QueriesRef::kAsTheyAre); }
 
 }  // namespace spillway::kernels

@@ -11,6 +11,7 @@
 #include "kernels/attention/cache_form_simd.h"
 #include "kernels/attention/kv_store_simd.h"
 #include "kernels/attention/token_runs_simd.h"
+#include "kernels/kv/code_query_simd.h"
 #include "kernels/kv/kv_code_simd.h"
 #include "kernels/simd/simd.h"
 
@@ -49,7 +50,8 @@ struct Attend {
   float* ranges;      // [KV block][group][16][min, scale] of a block of codes
   float* maxima;      // [query]
   float* totals;      // [query]
-  float* factors;     // [query]: what the sums so far are multiplied by in this block
+  float* factors;     // [query to whole registers]: what the sums are multiplied by in this block
+  float* numbers;     // [query][KvQueryFloats]: queries, where they meet keys of codes
   float* history;     // [block][query][64]: the scores, where the task adds weights up
 
   explicit Attend(const AttentionTask& attention_task);
@@ -111,11 +113,12 @@ struct Attend {
   template <bool kValues>
   WidenedBlock Widen(int64_t begin, int64_t count) const;
   WidenedBlock WidenKeys(int64_t begin, int64_t count) const;
-  // Means of the keys of the KV block of `slot`.
-  BlockMeans MeansAt(int64_t slot) const {
-    return MeansOf(args, BlockOf(row, slot, kBlockSlots, task.block_bytes),
-                   args.num_kv_heads * (key_run + value_run), kv_head, slot, task.has_state);
+  // True: queries meet the codes of keys as whole numbers.
+  bool HasNumbers() const { return kBits<false> < 16 && !args.turns.exist(); }
+  CodeQuery NumbersOf(int64_t query) const {
+    return {numbers + query * KvQueryFloats(args.head_dim), KvGroups(args.head_dim)};
   }
+  AddedRows MeanRows(int64_t slot, int64_t end) const;
   template <bool kValues>
   int64_t Ahead(int64_t begin) const;
   void LoadQueries() const;
@@ -126,6 +129,10 @@ struct Attend {
   void AddAllWeights() const;
   void Run() const;
 
+  void FinishScores(int64_t query, const AddedRows* means, float* scores) const;
+  template <int kCodeBits>
+  void ScoreSlots(const CodedBlock<kCodeBits>& keys, int64_t slot, const SlotBlock& block) const;
+  void ScoreCodes(const SlotBlock& block) const;
   void ScoresInPlace(const SlotBlock& block) const;
   void ValuesInPlace(const SlotBlock& block) const;
   template <typename DotsAt>
@@ -153,6 +160,7 @@ Attend<Form>::Attend(const AttentionTask& attention_task)
       maxima(ranges + 2 * kAttentionKeys * KvGroups(args.head_dim)),
       totals(maxima + kAttentionQueries),
       factors(totals + kAttentionQueries),
+      numbers(factors + 2 * kAttentionQueries),
       history(task.scratch + AttentionScratchBytes(args.head_dim) / 4) {}
 
 template <typename Form>
@@ -162,6 +170,10 @@ void Attend<Form>::LoadQueries() const {
         args.q + (row.token_offset + Token(query)) * args.qkv_stride + Head(query) * args.head_dim;
     LoadQuery(from, args.scale, args.head_dim, padded_dim, q + query * padded_dim,
               sums + query * padded_dim);
+    if constexpr (kBits<false> < 16) {
+      if (HasNumbers())
+        RoundQuery<kBits<false>>(q + query * padded_dim, args.head_dim, NumbersOf(query));
+    }
     const SoftmaxStart start = StartOf(args, Head(query));
     maxima[query] = start.maximum;
     totals[query] = start.total;
@@ -213,13 +225,8 @@ WidenedBlock Attend<Form>::Widen(int64_t begin, int64_t count) const {
   const WidenedBlock block = {widened, padded_dim};
   if constexpr (kBits<kValues> < 16) {
     const auto coded = Coded<kValues>(begin, count);
-    const bool centres = !kValues && args.means.exist();
-    for (int64_t slot = 0; slot < count; ++slot) {
-      coded.FetchAhead(slot);
-      const float* mean =
-          centres ? MeansAt(begin + slot).Of((begin + slot) % kBlockSlots) : nullptr;
-      DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim, mean);
-    }
+    for (int64_t slot = 0; slot < count; ++slot)
+      DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim);
     return block;
   }
   const int64_t ahead = Ahead<kValues>(begin);
@@ -298,22 +305,74 @@ void Attend<Form>::Values(const SlotBlock& block, const WidenedBlock& values) co
   }
 }
 
+// Means of the keys of kLanes slots of one KV block; of those from `end` on, whose positions are
+// not known, the last one's before it.
+template <typename Form>
+AddedRows Attend<Form>::MeanRows(int64_t slot, int64_t end) const {
+  const BlockMeans means =
+      MeansOf(args, BlockOf(row, slot, kBlockSlots, task.block_bytes),
+              args.num_kv_heads * (key_run + value_run), kv_head, slot, task.has_state);
+  AddedRows rows;
+  for (int64_t i = 0; i < kLanes; ++i)
+    rows.of[i] = means.Of(MinOf(slot + i, end - 1) % kBlockSlots);
+  return rows;
+}
+
+// Adds the means of keys to q . k of kLanes slots, and caps them.
+template <typename Form>
+void Attend<Form>::FinishScores(int64_t query, const AddedRows* means, float* scores) const {
+  Simd::F dots = Simd::Load(scores);
+  if (means != nullptr)
+    dots = Simd::Add(dots, DotsOfRows(q + query * padded_dim, *means, args.head_dim));
+  Simd::Store(scores, SoftCapped(dots, args.soft_cap));
+}
+
+// Scores of kLanes keys of codes, for the block's queries.
+template <typename Form>
+template <int kCodeBits>
+void Attend<Form>::ScoreSlots(const CodedBlock<kCodeBits>& keys, int64_t slot,
+                              const SlotBlock& block) const {
+  float* scores = ScoresOf(block.begin) + block.first * kAttentionKeys + slot;
+  const int64_t count = block.end - block.first;
+  if (count == 1) {
+    Simd::Store(scores, Dots(NumbersOf(block.first), keys, slot));
+  } else {
+    DotsOf({NumbersOf(block.first), count, KvQueryFloats(args.head_dim), scores, kAttentionKeys},
+           keys, slot);
+  }
+  const bool centres = args.means.exist();
+  if (!centres && args.soft_cap == 0.0F) return;
+  AddedRows means;
+  if (centres) means = MeanRows(block.begin + slot, EndSlot());
+  for (int64_t query = block.first; query < block.end; ++query, scores += kAttentionKeys)
+    FinishScores(query, centres ? &means : nullptr, scores);
+}
+
+// Scores of a block's keys of codes. Later queries see later slots, and the first ones no longer.
+template <typename Form>
+void Attend<Form>::ScoreCodes(const SlotBlock& block) const {
+  if constexpr (kBits<false> < 16) {
+    const int64_t begin = block.begin;
+    const int64_t end = Seen(block.end - 1, begin).end;
+    const auto keys = Coded<false>(begin, end);
+    SlotBlock at = {begin, block.first, block.first};
+    int64_t slot = Seen(block.first, begin).begin / kLanes * kLanes;
+    for (; slot < end; slot += kLanes) {
+      while (Seen(at.first, begin).end <= slot) ++at.first;
+      while (at.end < block.end && Seen(at.end, begin).begin < slot + kLanes) ++at.end;
+      ScoreSlots(keys, slot, at);
+    }
+  }
+}
+
 // Reads keys in place: with so few queries a widened copy does not pay.
 template <typename Form>
 void Attend<Form>::ScoresInPlace(const SlotBlock& block) const {
   const int64_t begin = block.begin;
-  if constexpr (kBits<false> < 16) {
-    const auto keys = Coded<false>(begin, Seen(block.end - 1, begin).end);
-    const auto dots_at = [&](const float* of_query, int64_t slot) {
-      return Dots(of_query, keys, slot, args.head_dim);
-    };
-    for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
-  } else {
-    const auto dots_at = [&](const float* of_query, int64_t slot) {
-      return Dots(of_query, InPlace<false>(begin, slot));
-    };
-    for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
-  }
+  const auto dots_at = [&](const float* of_query, int64_t slot) {
+    return Dots(of_query, InPlace<false>(begin, slot));
+  };
+  for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
 }
 
 // Requires: the queries see the block from its first slot on.
@@ -343,9 +402,11 @@ template <typename Form>
 void Attend<Form>::Visit(const SlotBlock& block) const {
   const SeenSlots last = Seen(block.end - 1, block.begin);
   const bool widen =
-      args.turns.exist() || args.means.exist() || last.begin > 0 ||
+      args.turns.exist() || last.begin > 0 ||
       block.end - block.first >= (Form::kBoth.coded() ? kWidenCodedQueries : kWidenQueries);
-  if (widen) {
+  if (HasNumbers()) {
+    ScoreCodes(block);
+  } else if (widen) {
     const WidenedBlock keys = WidenKeys(block.begin, last.end);
     const auto dots_at = [&](const float* of_query, int64_t slot) {
       return Dots(of_query, keys, slot, args.head_dim);

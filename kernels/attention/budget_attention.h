@@ -53,8 +53,10 @@ int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int n
 void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> workspace,
                      ThreadPool& pool, Isa isa);
 
-// The oracle: plain softmax in double, scores rounded to fp32 once per step.
+// The oracle: plain softmax in double, scores rounded to fp32 once per step. Queries as those of
+// AttentionRef.
 void BudgetAttentionRef(const BudgetAttentionArgs& args);
+void BudgetAttentionRefUnrounded(const BudgetAttentionArgs& args);
 
 // Arguments of the GPU's kernel: pointers, the rows and what they point to are in GPU memory.
 struct GpuBudgetAttentionArgs {

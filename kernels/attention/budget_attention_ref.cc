@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/attention/budget_attention.h"
+#include "kernels/attention/query_ref.h"
 #include "kernels/kv/kv_element_ref.h"
 #include "kernels/kv/kv_eviction.h"
 
@@ -14,6 +15,7 @@ struct StepRef {
   const BudgetAttentionArgs& args;
   const BudgetAttentionRow& row;
   KvHead<std::byte> head;
+  QueriesRef queries;
 
   int64_t kv_head() const { return row.kv_head + head.kv_head; }  // of all of the model's
   KvTokenRef Key(int64_t slot) const { return KvTokenRef::Key(head, slot, args.kv_dtype); }
@@ -36,15 +38,15 @@ int64_t StepRef::TurnRow(int64_t slot) const {
 
 // Writes the head's output; returns the weights.
 std::vector<double> StepRef::Attend(int64_t query_head) const {
-  const float* q = args.q + row.token_offset * args.qkv_stride + query_head * args.head_dim;
+  const std::vector<double> q = QueryRef(
+      args, args.q + row.token_offset * args.qkv_stride + query_head * args.head_dim, queries);
   float* out = args.out + row.token_offset * args.out_stride + query_head * args.head_dim;
   std::vector<double> weights(static_cast<size_t>(row.num_held + 1));
   for (size_t slot = 0; slot < weights.size(); ++slot) {
     const auto at = static_cast<int64_t>(slot);
     std::vector<double> key = TurnedKeyRef(Key(at), args.turns, TurnRow(at));
     AddMeanRef(args.means, kv_head(), *head.Position(at), key);
-    for (int64_t d = 0; d < args.head_dim; ++d)
-      weights[slot] += static_cast<double>(q[d] * args.scale) * key[static_cast<size_t>(d)];
+    for (size_t d = 0; d < key.size(); ++d) weights[slot] += q[d] * key[d];
     weights[slot] = SoftCapRef(weights[slot], args.soft_cap);
   }
   const double sink = SinkRef(args.sinks, query_head);
@@ -95,16 +97,14 @@ void StepRef::Evict() const {
   *head.Position(victim) = *head.Position(row.num_held);
 }
 
-}  // namespace
-
-void BudgetAttentionRef(const BudgetAttentionArgs& args) {
+void StepAllRef(const BudgetAttentionArgs& args, QueriesRef queries) {
   const int64_t heads = args.RunHeads();
   const int64_t block_bytes = KvBlockBytesWithState(heads, args.head_dim, args.kv_bits);
   for (const BudgetAttentionRow& row : args.rows) {
     for (int64_t kv_head = 0; kv_head < heads; ++kv_head) {
       const KvHead<std::byte> head{row.kv,  heads,       args.head_dim,
                                    kv_head, block_bytes, args.kv_bits};
-      const StepRef step{args, row, head};
+      const StepRef step{args, row, head, queries};
       step.Key(row.num_held).Store(step.New(args.k));
       step.Value(row.num_held).Store(step.New(args.v));
       *head.Score(row.num_held) = 0.0F;
@@ -113,6 +113,14 @@ void BudgetAttentionRef(const BudgetAttentionArgs& args) {
       if (row.num_held + 1 > row.keep.slots()) step.Evict();
     }
   }
+}
+
+}  // namespace
+
+void BudgetAttentionRef(const BudgetAttentionArgs& args) { StepAllRef(args, QueriesRef::kRounded); }
+
+void BudgetAttentionRefUnrounded(const BudgetAttentionArgs& args) {
+  StepAllRef(args, QueriesRef::kAsTheyAre);
 }
 
 }  // namespace spillway::kernels

@@ -16,8 +16,9 @@ constexpr int64_t kStep = kDecodeStep;
 static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % kKvBlockSlots == 0);
 static_assert(kAttentionKeys % kStep == 0);
 
-// Largest group whose queries read a run in place, each for itself. Those of a larger one share a
-// copy of it, widened to fp32; so do all where keys are turned as they are read, of keys.
+// Largest group whose queries read a run in place, each for itself: one where it is keys of codes,
+// two else. Those of a larger one share a copy of it, in a form of their own; so do all where keys
+// are turned as they are read, of keys.
 constexpr int64_t kInPlaceQueries = 2;
 
 // A DecodeTask's sizes and scratch. A step's runs are visited one after the other: once for all
@@ -39,6 +40,7 @@ struct DecodeFrame {
   float* maxima;        // [query]
   float* totals;        // [query]
   float* rescales;      // [query]: what the sums of the slots so far are multiplied by
+  float* numbers;       // [query][KvQueryFloats]: queries, where they meet keys of codes
 
   explicit DecodeFrame(const DecodeTask& decode_task)
       : task(decode_task),
@@ -56,7 +58,8 @@ struct DecodeFrame {
         ranges(block_scores + kDecodeQueries * kAttentionKeys),
         maxima(ranges + 2 * kKvCodedBlockSlots * KvGroups(args.head_dim)),
         totals(maxima + kDecodeQueries),
-        rescales(totals + kDecodeQueries) {}
+        rescales(totals + kDecodeQueries),
+        numbers(rescales + kDecodeQueries) {}
 };
 
 // The first head's run in a step that comes next, and what is prefetched there.
@@ -109,21 +112,21 @@ struct DecodePart {
   Step AheadInTurn(const Step& step, int64_t visit, const NextRun& next) const;
   CodedBlock<kBits> Coded(const Step& step) const;
   Runs RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
-  // `means`: of keys of codes that are centred; else null.
-  void Widen(const Step& step, int64_t count, const BlockMeans* means = nullptr) const;
+  void Widen(const Step& step, int64_t count) const;
   LinesAhead RunAhead(const Step& step, int64_t rounds) const;
 };
 
 template <typename Form, bool kValues, int64_t kDim>
 DecodePart<Form, kValues, kDim>::DecodePart(const DecodeFrame& frame)
     : of(frame),
-      shares(of.group > kInPlaceQueries || (!kValues && of.args.turns.exist())),
+      shares(of.group > (kValues || kBits == 16 ? kInPlaceQueries : 1) ||
+             (!kValues && of.args.turns.exist())),
       num_visits(shares ? of.num_heads : of.num_queries),
       code_bytes(KvCodeBytes(of.args.head_dim, kBits)),
       token_bytes(KvTokenBytes(of.args.head_dim, kBits)),
       first_run(of.task.kv_head_begin * run_bytes()),
-      heads_ahead(
-          MinOf(of.num_heads, MaxOf(1, (shares ? kSharedAheadBytes : kAheadBytes) / run_bytes()))),
+      heads_ahead(MinOf(of.num_heads,
+                        MaxOf(1, (shares ? kSharedAheadBytes : kAheadBytes<kBits>) / run_bytes()))),
       part_bytes(MinOf(kNextStepBytes<kBits>, of.num_heads * run_bytes() / 2) / num_visits) {
   constexpr int kKeyBits = Form::template kBits<false>;
   if (kValues)
@@ -215,15 +218,11 @@ LinesAhead DecodePart<Form, kValues, kDim>::RunAhead(const Step& step, int64_t r
 
 // Widens a step's first slots into `run`.
 template <typename Form, bool kValues, int64_t kDim>
-void DecodePart<Form, kValues, kDim>::Widen(const Step& step, int64_t count,
-                                            const BlockMeans* means) const {
+void DecodePart<Form, kValues, kDim>::Widen(const Step& step, int64_t count) const {
   if constexpr (kBits < 16) {
     const CodedBlock<kBits> coded = Coded(step);
-    for (int64_t slot = 0; slot < count; ++slot) {
-      coded.FetchAhead(slot);
-      const float* mean = means == nullptr ? nullptr : means->Of(slot);
-      DecodeSlot(coded, slot, of.padded_dim, of.run + slot * of.padded_dim, mean);
-    }
+    for (int64_t slot = 0; slot < count; ++slot)
+      DecodeSlot(coded, slot, of.padded_dim, of.run + slot * of.padded_dim);
     return;
   }
   const int64_t dim = kDim > 0 ? kDim : of.args.head_dim;

@@ -15,6 +15,11 @@
 // Elements round to fp16's range as the 16-bit cache has it: from 65504 to 65520 in size they are
 // 65504. A group with a NaN, or with an element from 65520, has a min of NaN and reads as NaN, so
 // that its row fails by name.
+// The CPU multiplies codes of keys with queries in whole numbers: an element of a query, times the
+// scale of attention, is scale * number there, the scale of each group of up to 64 elements being
+// their largest size over kKvQueryMost, and the number the nearest to element / scale, by a factor
+// in fp32. Sums of codes times numbers are exact, so that their order changes no bit. Keys that are
+// turned as they are read are met by the queries as they are.
 // Pure functions; any thread.
 #pragma once
 
@@ -44,6 +49,19 @@ constexpr KvCodePlace KvCodeAt(int64_t element, int64_t head_dim, int bits) {
   }
   const int64_t nibble = index / 16;
   return {begin / 2 + index % 16 * 2 + nibble / 2, static_cast<int>(nibble % 2 * 4)};
+}
+
+// Largest number of a query's element: of its two bytes both have a sign.
+constexpr float kKvQueryMost = 127.0F * 256.0F + 127.0F;
+// Size from which a group's elements are not taken as 0: the factor is finite.
+constexpr float kKvQueryLeast = 1e-30F;
+
+// Bytes that the 64 numbers of a query's group take where it meets keys of codes
+// (code_query_simd.h), and floats that a query takes there: its groups' numbers, and two scales of
+// each.
+constexpr int64_t kKvQueryGroupBytes = 128;
+constexpr int64_t KvQueryFloats(int64_t head_dim) {
+  return (KvGroups(head_dim) * (kKvQueryGroupBytes / 4 + 2) + 15) / 16 * 16;
 }
 
 constexpr int KvSteps(int bits) { return (1 << bits) - 1; }

@@ -94,6 +94,20 @@ void EncodeToken(const float* x, int64_t head_dim, std::byte* codes, std::byte* 
   }
 }
 
+// Lines of memory that are prefetched while a KV block is read: some at each visit, of which there
+// is one to each slot and group. Spread, since a burst of requests would fill the line buffers, and
+// arithmetic would wait for them.
+struct BlockLines {
+  const std::byte* at;
+  int64_t num_lines;
+  int64_t num_visits;
+
+  __attribute__((always_inline)) void Fetch(int64_t visit) const {
+    for (int64_t line = visit; line < num_lines; line += num_visits)
+      __builtin_prefetch(at + 64 * line, 0, 2);
+  }
+};
+
 // 64 slots of K or V of one head as they lie in the cache. All of the last KV block may be read;
 // what lies in slots not yet written does not matter.
 template <int kBits>
@@ -103,7 +117,7 @@ struct CodedBlock {
   int64_t head_dim;
   int64_t block_bytes;  // from KV block to KV block
   int64_t ahead;        // bytes from what is read to what is prefetched meanwhile
-  int64_t ahead_part;   // bytes that each slot prefetches
+  int64_t ahead_part;   // bytes of it for each slot
 
   int64_t code_bytes() const { return KvCodeBytes(head_dim, kBits); }
   const std::byte* At(int64_t slot) const {
@@ -116,12 +130,13 @@ struct CodedBlock {
     return ranges + slot / kKvCodedBlockSlots * KvGroups(head_dim) * kGroupFloats +
            slot % kKvCodedBlockSlots * 2;
   }
-  // Prefetches a slot's part of a KV block. Spread over the slots, since a burst of requests would
-  // fill the line buffers, and arithmetic would wait for them.
-  __attribute__((always_inline)) void FetchAhead(int64_t slot) const {
-    Fetch(codes + slot / kKvCodedBlockSlots * block_bytes + slot % kKvCodedBlockSlots * ahead_part +
-              ahead,
-          ahead_part);
+  // Those of the KV block of `slot`. The visit of a slot's group: VisitOf.
+  BlockLines LinesAt(int64_t slot) const {
+    return {codes + slot / kKvCodedBlockSlots * block_bytes + ahead,
+            kKvCodedBlockSlots * ahead_part / 64, kKvCodedBlockSlots * KvGroups(head_dim)};
+  }
+  static int64_t VisitOf(int64_t slot, int64_t group) {
+    return group * kKvCodedBlockSlots + slot % kKvCodedBlockSlots;
   }
   static constexpr int64_t kGroupFloats = 2 * kKvCodedBlockSlots;
 };
@@ -149,79 +164,23 @@ inline Simd::F DecodeVector(const std::byte* codes, const float* range) {
   return Simd::Fma(Simd::Set(range[1]), code, Simd::Set(range[0]));
 }
 
-// What is added to a slot's values, [head_dim]: to the whole group from element d on, and to one
-// register of a shorter one.
-inline __attribute__((always_inline)) void AddGroup(const float* added, int64_t d,
-                                                    Simd::F (&value)[kGroupVectors]) {
-#pragma GCC unroll 16
-  for (int64_t v = 0; v < kGroupVectors; ++v)
-    value[v] = Simd::Add(value[v], Simd::Load(added + d + v * Simd::kLanes));
-}
-inline Simd::F AddVector(const float* added, int64_t d, int64_t head_dim, Simd::F value) {
-  return Simd::Add(value, Simd::LoadPart(added + d, MinOf(Simd::kLanes, head_dim - d)));
-}
-
-// One slot's values, plus `added` where it is not null, to `to`, [padded_dim].
+// One slot's values to `to`, [padded_dim].
 template <int kBits>
-void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim, float* to,
-                const float* added = nullptr) {
+void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim, float* to) {
   const std::byte* codes = block.At(slot);
   const float* range = block.RangesAt(slot);
+  const BlockLines lines = block.LinesAt(slot);
   int64_t d = 0;
   for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += block.kGroupFloats) {
+    lines.Fetch(block.VisitOf(slot, d / kKvGroup));
     Simd::F value[kGroupVectors];
     DecodeGroup<kBits>(codes + d * kBits / 8, range, value);
-    if (added != nullptr) AddGroup(added, d, value);
     for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(to + d + v * Simd::kLanes, value[v]);
   }
-  for (; d < block.head_dim; d += Simd::kLanes) {
-    const Simd::F value = DecodeVector<kBits>(codes + d * kBits / 8, range);
-    Simd::Store(to + d, added == nullptr ? value : AddVector(added, d, block.head_dim, value));
-  }
+  if (d < block.head_dim) lines.Fetch(block.VisitOf(slot, d / kKvGroup));
+  for (; d < block.head_dim; d += Simd::kLanes)
+    Simd::Store(to + d, DecodeVector<kBits>(codes + d * kBits / 8, range));
   for (; d < padded_dim; d += Simd::kLanes) Simd::Store(to + d, Simd::Zero());
-}
-
-// What is added to the values of kLanes slots, [head_dim] each.
-struct AddedRows {
-  const float* of[Simd::kLanes];
-};
-
-// q . k for kLanes slots from `slot`, which lie in one KV block: in the same order of operations
-// along head_dim as Dots in attention_block_simd.h. `added`: to the keys; null: nothing.
-template <int kBits, bool kAdds = false>
-Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_t head_dim,
-             const AddedRows* added = nullptr) {
-  const std::byte* codes = keys.At(slot);
-  const float* range = keys.RangesAt(slot);
-  const int64_t code_bytes = keys.code_bytes();
-  Simd::F acc[Simd::kLanes];
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < Simd::kLanes; ++i) acc[i] = Simd::Zero();
-  for (int64_t i = 0; i < Simd::kLanes; ++i) keys.FetchAhead(slot + i);
-  int64_t d = 0;
-  for (; d + kKvGroup <= head_dim; d += kKvGroup, range += keys.kGroupFloats) {
-    const std::byte* at = codes + d * kBits / 8;
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes) {
-      Simd::F value[kGroupVectors];
-      DecodeGroup<kBits>(at, range + 2 * i, value);
-      if constexpr (kAdds) AddGroup(added->of[i], d, value);
-#pragma GCC unroll 16
-      for (int64_t v = 0; v < kGroupVectors; ++v)
-        acc[i] = Simd::Fma(Simd::Load(q + d + v * Simd::kLanes), value[v], acc[i]);
-    }
-  }
-  for (; d < head_dim; d += Simd::kLanes) {
-    const Simd::F query = Simd::Load(q + d);
-    const std::byte* at = codes + d * kBits / 8;
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes) {
-      Simd::F value = DecodeVector<kBits>(at, range + 2 * i);
-      if constexpr (kAdds) value = AddVector(added->of[i], d, head_dim, value);
-      acc[i] = Simd::Fma(query, value, acc[i]);
-    }
-  }
-  return Simd::SumEach(acc);
 }
 
 // acc = acc + weights . values of some registers from element d, over slots [0, end), slot by slot.
@@ -233,8 +192,11 @@ inline void AddValues(const CodedBlock<kBits>& values, int64_t d, int64_t end, c
     const std::byte* at = values.At(begin) + d * kBits / 8;
     const float* range = values.RangesAt(begin) + d / kKvGroup * values.kGroupFloats;
     const int64_t last = MinOf(end, begin + kKvCodedBlockSlots);
+    const BlockLines lines = values.LinesAt(begin);
+    int64_t visit = values.VisitOf(begin, d / kKvGroup);
+    if (d % kKvGroup != 0) visit = lines.num_lines;  // a later register of its group
     for (int64_t slot = begin; slot < last; ++slot, at += code_bytes, range += 2) {
-      if (d == 0) values.FetchAhead(slot);
+      lines.Fetch(visit++);
       Simd::F value[kVectors];
       if constexpr (kVectors == kGroupVectors) {
         DecodeGroup<kBits>(at, range, value);

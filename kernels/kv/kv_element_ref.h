@@ -2,7 +2,9 @@
 // A view of a KvHead. Any thread. Private to the oracles and tests.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "kernels/convert/convert.h"
@@ -53,6 +55,23 @@ inline std::vector<double> TurnedKeyRef(const KvTokenRef& key, const KeyTurns& t
     x[second] = x[second] * cosine + a * sine;
   }
   return x;
+}
+
+// A query's head, scaled, as it meets keys of codes (kernels/kv/kv_code.h).
+inline std::vector<double> RoundedQueryRef(std::vector<double> q) {
+  for (size_t begin = 0; begin < q.size(); begin += kKvGroup) {
+    const std::span<double> group =
+        std::span(q).subspan(begin, std::min<size_t>(kKvGroup, q.size() - begin));
+    float largest = 0.0F;
+    for (const double element : group)
+      largest = std::max(largest, std::abs(static_cast<float>(element)));
+    const float factor = largest < kKvQueryLeast ? 0.0F : kKvQueryMost / largest;
+    for (double& element : group) {
+      const float number = std::nearbyint(static_cast<float>(element) * factor);
+      element = factor == 0.0F ? 0.0 : static_cast<double>(number) * (largest / kKvQueryMost);
+    }
+  }
+  return q;
 }
 
 // Adds the mean of a head's keys at a position, where there are means.

@@ -143,6 +143,13 @@ struct Simd {
     const __m128 both = _mm_cvtph_ps(_mm_loadu_si32(p));
     return {_mm256_broadcastss_ps(both), _mm256_broadcastss_ps(_mm_movehdup_ps(both))};
   }
+  // Neighbours, 8 times: the first of each, and the second.
+  static Pair LoadPairs(const float* p) {
+    const F low = Load(p);
+    const F high = Load(p + kLanes);
+    return {InOrder(_mm256_shuffle_ps(low, high, 0x88)),
+            InOrder(_mm256_shuffle_ps(low, high, 0xDD))};
+  }
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return _mm256_cvtph_ps(Part(p, n)); }
   static F LoadBf16(const uint16_t* p) {
     return Bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -188,21 +195,31 @@ struct Simd {
     const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
   }
-  static F SumEach(const F (&v)[8]) {
-    F s[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) s[i] = Fold(v[i], v[i + 4]);
-    return SumFolded(s);
-  }
+  static F SumEach(const F (&v)[8]) { return SumEachBy<Add>(v); }
+  // Lane i is the sum of the whole numbers of 32 bits in v[i], in such a number.
+  static F SumEachInts(const F (&v)[8]) { return SumEachBy<AddInts>(v); }
   // The steps of SumEach: s[i] = Fold(v[i], v[i + 4]) has v[i] folded in its lower half, v[i + 4]
   // in the upper.
+  template <F (*add)(F, F) = Add>
   static F Fold(F low, F high) {
-    return Add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+    return add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
   }
+  template <F (*add)(F, F) = Add>
   static F SumFolded(const F (&s)[4]) {
-    const F a = Add(_mm256_shuffle_ps(s[0], s[1], 0x44), _mm256_shuffle_ps(s[0], s[1], 0xEE));
-    const F b = Add(_mm256_shuffle_ps(s[2], s[3], 0x44), _mm256_shuffle_ps(s[2], s[3], 0xEE));
-    return Add(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
+    const F a = add(_mm256_shuffle_ps(s[0], s[1], 0x44), _mm256_shuffle_ps(s[0], s[1], 0xEE));
+    const F b = add(_mm256_shuffle_ps(s[2], s[3], 0x44), _mm256_shuffle_ps(s[2], s[3], 0xEE));
+    return add(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
+  }
+  // Turns registers of words: lane j of v[i] becomes lane i of v[j].
+  static void Transpose(F (&v)[8]) {
+    F t[8];
+    Transpose4(v, t);
+    Transpose4(v + 4, t + 4);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {  // of 128 bits: 2 x 2
+      v[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+      v[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+    }
   }
   static float MinOf(F v) { return -MaxOf(Sub(Zero(), v)); }
   static float MaxOf(F v) {
@@ -212,6 +229,31 @@ struct Simd {
   }
 
  private:
+  static F AddInts(F a, F b) {
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  template <F (*add)(F, F)>
+  static F SumEachBy(const F (&v)[8]) {
+    F s[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) s[i] = Fold<add>(v[i], v[i + 4]);
+    return SumFolded<add>(s);
+  }
+  // 4 x 4 within 128 bits.
+  static void Transpose4(const F* v, F* t) {
+    const F a = _mm256_unpacklo_ps(v[0], v[1]);
+    const F b = _mm256_unpackhi_ps(v[0], v[1]);
+    const F c = _mm256_unpacklo_ps(v[2], v[3]);
+    const F d = _mm256_unpackhi_ps(v[2], v[3]);
+    t[0] = _mm256_shuffle_ps(a, c, 0x44);
+    t[1] = _mm256_shuffle_ps(a, c, 0xEE);
+    t[2] = _mm256_shuffle_ps(b, d, 0x44);
+    t[3] = _mm256_shuffle_ps(b, d, 0xEE);
+  }
+  // Quarters of 64 bits in the order 0, 2, 1, 3.
+  static F InOrder(F v) {
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xD8));
+  }
   static __m128i Part(const uint16_t* p, int64_t n) {
     uint16_t lanes[kLanes] = {};
     for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];

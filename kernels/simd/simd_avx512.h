@@ -131,6 +131,15 @@ struct Simd {
     const __m128 both = _mm_cvtph_ps(_mm_loadu_si32(p));
     return {_mm512_broadcastss_ps(both), _mm512_broadcastss_ps(_mm_movehdup_ps(both))};
   }
+  // Neighbours, 16 times: the first of each, and the second.
+  static Pair LoadPairs(const float* p) {
+    const F low = Load(p);
+    const F high = Load(p + kLanes);
+    const __m512i firsts =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i seconds = _mm512_add_epi32(firsts, _mm512_set1_epi32(1));
+    return {_mm512_permutex2var_ps(low, firsts, high), _mm512_permutex2var_ps(low, seconds, high)};
+  }
   static F LoadHalfPart(const uint16_t* p, int64_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(Mask(n), p));
   }
@@ -195,34 +204,71 @@ struct Simd {
     return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
   }
   // Lane i of the result is Sum(v[i]), bit for bit, at 2 shuffles a vector instead of 4.
-  static F SumEach(const F (&v)[16]) {
-    F s[8];
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) s[i] = Fold(v[i], v[i + 8]);
-    return SumFolded(s);
-  }
+  static F SumEach(const F (&v)[16]) { return SumEachBy<Add>(v); }
+  // Lane i is the sum of the whole numbers of 32 bits in v[i], in such a number.
+  static F SumEachInts(const F (&v)[16]) { return SumEachBy<AddInts>(v); }
   // The steps of SumEach: s[i] = Fold(v[i], v[i + 8]) has v[i]'s halves folded in its lower half,
   // v[i + 8]'s in the upper.
+  template <F (*add)(F, F) = Add>
   static F Fold(F low, F high) {
-    return Add(_mm512_shuffle_f32x4(low, high, 0x44), _mm512_shuffle_f32x4(low, high, 0xEE));
+    return add(_mm512_shuffle_f32x4(low, high, 0x44), _mm512_shuffle_f32x4(low, high, 0xEE));
   }
+  template <F (*add)(F, F) = Add>
   static F SumFolded(const F (&s)[8]) {
     F t[4];  // 128-bit lanes: v[i], v[i + 4], v[i + 8], v[i + 12], each folded to 4
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      t[i] = Add(_mm512_shuffle_f32x4(s[i], s[i + 4], 0x88),
+      t[i] = add(_mm512_shuffle_f32x4(s[i], s[i + 4], 0x88),
                  _mm512_shuffle_f32x4(s[i], s[i + 4], 0xDD));
     }
     // Lanes now 0: v[i] 1: v[i + 8] 2: v[i + 4] 3: v[i + 12]. Fold 4 to 2, then to 1, within each.
-    const F a = Add(_mm512_shuffle_ps(t[0], t[1], 0x44), _mm512_shuffle_ps(t[0], t[1], 0xEE));
-    const F b = Add(_mm512_shuffle_ps(t[2], t[3], 0x44), _mm512_shuffle_ps(t[2], t[3], 0xEE));
-    const F sums = Add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
+    const F a = add(_mm512_shuffle_ps(t[0], t[1], 0x44), _mm512_shuffle_ps(t[0], t[1], 0xEE));
+    const F b = add(_mm512_shuffle_ps(t[2], t[3], 0x44), _mm512_shuffle_ps(t[2], t[3], 0xEE));
+    const F sums = add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
     return _mm512_shuffle_f32x4(sums, sums, 0xD8);
+  }
+  // Turns registers of words: lane j of v[i] becomes lane i of v[j].
+  static void Transpose(F (&v)[16]) {
+    F t[16];
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) Transpose4(v + i, t + i);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {  // of 128 bits: 4 x 4
+      const F a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
+      const F b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xDD);
+      const F c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+      const F d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xDD);
+      v[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+      v[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+      v[i + 8] = _mm512_shuffle_f32x4(a, c, 0xDD);
+      v[i + 12] = _mm512_shuffle_f32x4(b, d, 0xDD);
+    }
   }
   static float MinOf(F v) { return _mm512_reduce_min_ps(v); }
   static float MaxOf(F v) { return _mm512_reduce_max_ps(v); }
 
  private:
+  static F AddInts(F a, F b) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  template <F (*add)(F, F)>
+  static F SumEachBy(const F (&v)[16]) {
+    F s[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) s[i] = Fold<add>(v[i], v[i + 8]);
+    return SumFolded<add>(s);
+  }
+  // 4 x 4 within 128 bits.
+  static void Transpose4(const F* v, F* t) {
+    const F a = _mm512_unpacklo_ps(v[0], v[1]);
+    const F b = _mm512_unpackhi_ps(v[0], v[1]);
+    const F c = _mm512_unpacklo_ps(v[2], v[3]);
+    const F d = _mm512_unpackhi_ps(v[2], v[3]);
+    t[0] = _mm512_shuffle_ps(a, c, 0x44);
+    t[1] = _mm512_shuffle_ps(a, c, 0xEE);
+    t[2] = _mm512_shuffle_ps(b, d, 0x44);
+    t[3] = _mm512_shuffle_ps(b, d, 0xEE);
+  }
   static F Bf16(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }

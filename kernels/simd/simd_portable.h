@@ -130,6 +130,10 @@ struct Simd {
     const F both = LoadHalfPart(halfs, 2);
     return {Set(both[0]), Set(both[1])};
   }
+  // Neighbours, 4 times: the first of each, and the second.
+  static Pair LoadPairs(const float* p) {
+    return {F{p[0], p[2], p[4], p[6]}, F{p[1], p[3], p[5], p[7]}};
+  }
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return FromHalf(Wide(p, n)); }
   static F LoadBf16(const uint16_t* p) { return AsFloat(Wide(p, kLanes) << 16); }
   static F LoadBf16Part(const uint16_t* p, int64_t n) { return AsFloat(Wide(p, n) << 16); }
@@ -175,6 +179,15 @@ struct Simd {
   }
   static float Sum(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
   static F SumEach(const F (&v)[4]) { return F{Sum(v[0]), Sum(v[1]), Sum(v[2]), Sum(v[3])}; }
+  // Lane i is the sum of the whole numbers of 32 bits in v[i], in such a number.
+  static F SumEachInts(const F (&v)[4]) {
+    I sums = {};
+    for (int i = 0; i < 4; ++i) {
+      const I of = reinterpret_cast<I>(v[i]);
+      sums[i] = of[0] + of[1] + of[2] + of[3];
+    }
+    return reinterpret_cast<F>(sums);
+  }
   // The steps of SumEach: s[i] = Fold(v[i], v[i + 2]) has v[i] folded in its lower half, v[i + 2]
   // in the upper.
   static F Fold(F low, F high) {

@@ -1,4 +1,4 @@
-// Append, prefill, decode and token scores on the GPU against AttentionRef.
+// Append, prefill, decode and token scores on the GPU against AttentionRefUnrounded.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -114,7 +114,7 @@ class Sequences {
     if (where == Where::kOracle) {
       AttentionArgs args = OracleArgs(qkv, out);
       args.rows = rows;
-      AttentionRef(args);
+      AttentionRefUnrounded(args);
       return out;
     }
     GpuArray<float> gpu_qkv(qkv, stream_);

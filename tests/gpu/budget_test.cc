@@ -194,7 +194,7 @@ class Steps {
     point(qkv.host().data(), out.data());
     for (size_t row = 0; row < rows_.size(); ++row) rows_[row].kv = caches_[row].data();
     args.rows = rows_;
-    BudgetAttentionRef(args);
+    BudgetAttentionRefUnrounded(args);
 
     for (size_t row = 0; row < rows_.size(); ++row) rows_[row].kv = gpu_caches_[row]->data();
     GpuArray<BudgetAttentionRow> list(rows_, stream_);

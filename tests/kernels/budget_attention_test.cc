@@ -94,6 +94,7 @@ struct Checked {
         std::vector<double> q;
         for (int64_t d = 0; d < c.head_dim; ++d)
           q.push_back(row.q(token)[head * c.head_dim + d] * c.scale());
+        if (row.storage.bits.key != 16 && turns == nullptr) q = RoundedQueryRef(std::move(q));
         const std::vector<double> expected = model.Attend(q, Seen(kv_head));
         for (int64_t d = 0; d < c.head_dim; ++d)
           ASSERT_NEAR(out[head * c.head_dim + d], expected[static_cast<size_t>(d)], 1e-5)
