@@ -35,10 +35,16 @@ struct Decode : DecodeFrame {
   float* FactorsOf(int64_t begin) const {
     return task.factors + begin / kAttentionKeys * kDecodeQueries;
   }
-  // First head's run in the step after the one at `slot`; after the last step, in the next task's
-  // first.
-  NextRun AfterKeys(int64_t slot) const;
-  NextRun AfterValues(int64_t slot) const;
+  // A step of keys or of values. kNextTask: the first of the next task.
+  struct StepPlace {
+    bool of_values;
+    int64_t slot;
+  };
+  static constexpr int64_t kNextTask = -1;
+  StepPlace After(const StepPlace& at) const;
+  // First heads' runs in the step after, and in one some steps after.
+  NextRun RunOf(const StepPlace& at) const;
+  NextRuns RunsAfter(const StepPlace& at, int64_t steps_ahead) const;
   void FetchState(int64_t visit, int64_t slot) const;
   // Means of the keys of a step, which is a block of codes.
   BlockMeans MeansAt(int64_t visit, int64_t slot) const {
@@ -99,18 +105,27 @@ void Decode<Form, kDim>::LoadQueries() const {
 }
 
 template <typename Form, int64_t kDim>
-NextRun Decode<Form, kDim>::AfterKeys(int64_t slot) const {
-  const int64_t begin = slot / kAttentionKeys * kAttentionKeys;
+typename Decode<Form, kDim>::StepPlace Decode<Form, kDim>::After(const StepPlace& at) const {
+  if (at.slot == kNextTask) return at;
+  const int64_t begin = at.slot / kAttentionKeys * kAttentionKeys;
   const int64_t end = MinOf(begin + kAttentionKeys, num_slots);
-  return slot + kStep < end ? keys.NextAt(slot + kStep) : values.NextAt(begin);
+  if (at.slot + kStep < end) return {at.of_values, at.slot + kStep};
+  if (!at.of_values) return {true, begin};
+  return {false, end < num_slots ? end : kNextTask};
 }
 
 template <typename Form, int64_t kDim>
-NextRun Decode<Form, kDim>::AfterValues(int64_t slot) const {
-  const int64_t end = MinOf(slot / kAttentionKeys * kAttentionKeys + kAttentionKeys, num_slots);
-  if (slot + kStep < end) return values.NextAt(slot + kStep);
-  if (end < num_slots) return keys.NextAt(end);
-  return {task.next_keys, keys.run_bytes(), keys.part_bytes};
+NextRun Decode<Form, kDim>::RunOf(const StepPlace& at) const {
+  if (at.slot == kNextTask) return {task.next_keys, keys.run_bytes(), keys.part_bytes};
+  return at.of_values ? values.NextAt(at.slot) : keys.NextAt(at.slot);
+}
+
+template <typename Form, int64_t kDim>
+NextRuns Decode<Form, kDim>::RunsAfter(const StepPlace& at, int64_t steps_ahead) const {
+  const StepPlace next = After(at);
+  StepPlace later = next;
+  for (int64_t step = 1; step < steps_ahead; ++step) later = After(later);
+  return {RunOf(next), RunOf(later)};
 }
 
 // Prefetches the scores and positions of a step's slots, which lie behind the values and are
@@ -219,7 +234,7 @@ void Decode<Form, kDim>::Scores(int64_t begin) const {
   const int64_t queries = keys.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
-    const NextRun next = AfterKeys(begin + slot);
+    const NextRuns next = RunsAfter({false, begin + slot}, keys.steps_ahead);
     for (int64_t visit = 0; visit < keys.num_visits; ++visit) {
       const auto step = keys.StepAt(visit, begin + slot, next);
       const int64_t query = visit * queries;
@@ -284,7 +299,7 @@ void Decode<Form, kDim>::Values(int64_t begin) const {
   const int64_t queries = values.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
-    const NextRun next = AfterValues(begin + slot);
+    const NextRuns next = RunsAfter({true, begin + slot}, values.steps_ahead);
     for (int64_t visit = 0; visit < values.num_visits; ++visit) {
       const auto step = values.StepAt(visit, begin + slot, next);
       if (task.has_state) FetchState(visit, begin + slot);

@@ -69,6 +69,12 @@ struct NextRun {
   int64_t part_bytes = 0;  // of its runs, prefetched in a visit
 };
 
+// Those of the step that comes next, and of the one that is prefetched behind a block's last head.
+struct NextRuns {
+  NextRun near;
+  NextRun far;
+};
+
 // kBits below 16: the cache holds codes, and kKv and kDim are not used. kDim: head_dim where it is
 // known at compile time, else 0.
 template <typename Form, bool kValues, int64_t kDim>
@@ -86,6 +92,7 @@ struct DecodePart {
   int64_t token_bytes;  // of the same, min and scale included
   int64_t first_run;    // bytes from a KV block's begin to the task's first run there
   int64_t heads_ahead;  // from the run that is read to the one prefetched in its block
+  int64_t steps_ahead;  // from the step of a block's last heads to the one prefetched then
   int64_t part_bytes;   // of the next step's runs, prefetched in a visit
 
   explicit DecodePart(const DecodeFrame& frame);
@@ -104,9 +111,10 @@ struct DecodePart {
   struct Step {
     const std::byte* run;
     int64_t slot;
+    int64_t ahead_bytes;         // of the run that is prefetched
     int64_t ahead[kStepBlocks];  // of each block: bytes from what is read to what is prefetched
   };
-  Step StepAt(int64_t visit, int64_t slot, const NextRun& next) const;
+  Step StepAt(int64_t visit, int64_t slot, const NextRuns& next) const;
   void FetchPart(int64_t visit, const NextRun& next) const;
   Step AheadInBlock(const Step& step, int64_t visit, const NextRun& next) const;
   Step AheadInTurn(const Step& step, int64_t visit, const NextRun& next) const;
@@ -127,6 +135,8 @@ DecodePart<Form, kValues, kDim>::DecodePart(const DecodeFrame& frame)
       first_run(of.task.kv_head_begin * run_bytes()),
       heads_ahead(MinOf(of.num_heads,
                         MaxOf(1, (shares ? kSharedAheadBytes : kAheadBytes<kBits>) / run_bytes()))),
+      steps_ahead(MinOf(kMostStepsAhead,
+                        MaxOf(1, kFewAheadBytes / (of.num_heads * kStepBlocks * run_bytes())))),
       part_bytes(MinOf(kNextStepBytes<kBits>, of.num_heads * run_bytes() / 2) / num_visits) {
   constexpr int kKeyBits = Form::template kBits<false>;
   if (kValues)
@@ -144,11 +154,11 @@ inline __attribute__((always_inline)) void DecodePart<Form, kValues, kDim>::Fetc
 
 template <typename Form, bool kValues, int64_t kDim>
 inline __attribute__((always_inline)) typename DecodePart<Form, kValues, kDim>::Step
-DecodePart<Form, kValues, kDim>::StepAt(int64_t visit, int64_t slot, const NextRun& next) const {
-  if (next.run != nullptr && (!shares || kBits < 16)) FetchPart(visit, next);
-  const Step step = {Run(visit, slot), slot, {}};
-  return kFetchOther<kBits> && !shares ? AheadInTurn(step, visit, next)
-                                       : AheadInBlock(step, visit, next);
+DecodePart<Form, kValues, kDim>::StepAt(int64_t visit, int64_t slot, const NextRuns& next) const {
+  if (next.near.run != nullptr && (!shares || kBits < 16)) FetchPart(visit, next.near);
+  const Step step = {Run(visit, slot), slot, run_bytes(), {}};
+  return kFetchOther<kBits> && !shares ? AheadInTurn(step, visit, next.near)
+                                       : AheadInBlock(step, visit, next.far);
 }
 
 // Sets the prefetch distance: heads_ahead runs further on in each block; behind a block's last
@@ -158,13 +168,14 @@ inline __attribute__((always_inline)) typename DecodePart<Form, kValues, kDim>::
 DecodePart<Form, kValues, kDim>::AheadInBlock(const Step& step, int64_t visit,
                                               const NextRun& next) const {
   const int64_t beyond = HeadOf(visit) + heads_ahead - of.num_heads;
+  Step result = step;
   int64_t ahead = 0;
   if (beyond < 0) {
     ahead = heads_ahead * run_bytes();
   } else if (next.run != nullptr) {
     ahead = BytesBetween(step.run, next.run) + beyond * next.run_bytes;
+    result.ahead_bytes = next.run_bytes;
   }
-  Step result = step;
   for (int64_t& of_block : result.ahead) of_block = ahead;
   return result;
 }
@@ -193,7 +204,9 @@ CodedBlock<DecodePart<Form, kValues, kDim>::kBits> DecodePart<Form, kValues, kDi
   const auto* from = reinterpret_cast<const uint16_t*>(step.run + kBlockSlots * code_bytes);
   const int64_t floats = kBlockSlots * 2 * KvGroups(of.args.head_dim);
   for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(of.ranges + i, Simd::LoadHalf(from + i));
-  return {step.run, of.ranges, of.args.head_dim, of.task.block_bytes, step.ahead[0], token_bytes};
+  return {step.run,         of.ranges,
+          of.args.head_dim, of.task.block_bytes,
+          step.ahead[0],    step.ahead_bytes / kBlockSlots};
 }
 
 template <typename Form, bool kValues, int64_t kDim>

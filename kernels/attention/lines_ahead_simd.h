@@ -23,6 +23,11 @@ constexpr bool kFetchOther = Simd::kLanes < 16 && kBits == 16;
 template <int kBits>
 constexpr int64_t kAheadBytes = kBits == 16 ? 2048 : 4096;
 
+// Distance in a task of few heads, whose steps are shorter than memory takes to answer; at most so
+// many steps.
+constexpr int64_t kFewAheadBytes = 4096;
+constexpr int64_t kMostStepsAhead = 4;
+
 // Distance where a group of queries shares what is read, which takes longer: measured on a Xeon of
 // the fifth generation at 2 to 8 KiB, where all were alike.
 constexpr int64_t kSharedAheadBytes = 4096;

@@ -56,7 +56,8 @@ class Faults:
             if problem:
                 self.counts["wrong"] += 1
                 print(f"FAILED {name}: {problem}", flush=True)
-            return result.status != self.undisturbed.status or b"warning" in result.stderr
+            return (result.status != self.undisturbed.status
+                    or result.stderr.count(b"warning") > self.undisturbed.num_warnings)
 
     def problem_of(self, result, folder):
         if result.status is None:

@@ -90,7 +90,7 @@ JOBS = [
 
 
 class Undisturbed:
-    """What a job gives where nothing disturbs it: exit status, result, seconds."""
+    """What a job gives where nothing disturbs it: exit status, warnings, result, seconds."""
 
     def __init__(self, binary, job):
         with job_folder(job) as folder:
@@ -98,6 +98,7 @@ class Undisturbed:
             run = harness.run(binary, job.words(folder, job.places[0]), env=environment(folder))
             self.seconds = time.monotonic() - began
             self.status = run.status
+            self.num_warnings = run.stderr.count(b"warning")
             if run.status not in (0, 21):
                 sys.exit(f"{job.name}: exit {run.status}: {run.stderr.decode(errors='replace')}")
             self.result = job.result(folder)
