@@ -77,11 +77,12 @@ int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, i
 
 // Rounds the new tokens' K and V to kv_dtype or kv_bits, stores them in their slots, then attends:
 // the token at position p of a row sees slots [0, p], with a window [p + 1 - window, p]. What is
-// read is always the rounded cache; a cache of codes gives the bits that a cache of fp32 with the
-// codes' values would. With turns the key in slot s is turned by row s, with means it gets the
-// mean at position s. Token scores, where asked for, change no bit of `out`, and their own bits
-// depend on the row only; a row and KV head is then one task. Requires: workspace as above.
-// Allocates nothing.
+// read is always the rounded cache: values of codes give the bits that a cache of fp32 with the
+// codes' values would; keys of codes meet queries that are rounded themselves
+// (kernels/kv/kv_code.h), unless there are turns. With turns the key in slot s is turned by row s,
+// with means it gets the mean at position s. Token scores, where asked for, change no bit of `out`,
+// and their own bits depend on the row only; a row and KV head is then one task. Requires:
+// workspace as above. Allocates nothing.
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
                Isa isa);
 

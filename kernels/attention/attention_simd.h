@@ -2,8 +2,9 @@
 // are visited in blocks of 64 from slot 0; a score is one register of lanes along head_dim, added
 // by the fixed tree; the block's maximum, then exp, then its sum (lanes, then the tree) update the
 // running softmax; values are added slot by slot. How many queries share a pass, and whether K and
-// V were widened first, changes no bit. K and V of 8 and 4 bits are read as min + scale * code
-// wherever an element is loaded; after that the order is the same.
+// V were widened first, changes no bit. Values of 8 and 4 bits are read as min + scale * code
+// wherever an element is loaded; keys of them, where no turns are applied, meet queries in whole
+// numbers (kernels/kv/code_query_simd.h), and a score is added group by group.
 #pragma once
 
 #include "kernels/attention/attention_block_simd.h"
@@ -202,8 +203,8 @@ int64_t Attend<Form>::Ahead(int64_t begin) const {
   return last ? 0 : BytesBetween(Cache<true>(begin), Cache<false>(next));
 }
 
-// Codes in place; their min and scale are converted to floats in `ranges`. Each slot prefetches as
-// much as a slot has where Ahead points.
+// Codes in place; their min and scale are converted to floats in `ranges`. What lies
+// where Ahead points is prefetched as they are visited.
 template <typename Form>
 template <bool kValues>
 auto Attend<Form>::Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>> {
@@ -365,14 +366,16 @@ void Attend<Form>::ScoreCodes(const SlotBlock& block) const {
   }
 }
 
-// Reads keys in place: with so few queries a widened copy does not pay.
+// Reads keys of 16 bits in place: with so few queries a widened copy does not pay.
 template <typename Form>
 void Attend<Form>::ScoresInPlace(const SlotBlock& block) const {
-  const int64_t begin = block.begin;
-  const auto dots_at = [&](const float* of_query, int64_t slot) {
-    return Dots(of_query, InPlace<false>(begin, slot));
-  };
-  for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
+  if constexpr (kBits<false> == 16) {
+    const int64_t begin = block.begin;
+    const auto dots_at = [&](const float* of_query, int64_t slot) {
+      return Dots(of_query, InPlace<false>(begin, slot));
+    };
+    for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
+  }
 }
 
 // Requires: the queries see the block from its first slot on.

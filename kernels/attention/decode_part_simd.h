@@ -16,9 +16,9 @@ constexpr int64_t kStep = kDecodeStep;
 static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % kKvBlockSlots == 0);
 static_assert(kAttentionKeys % kStep == 0);
 
-// Largest group whose queries read a run in place, each for itself: one where it is keys of codes,
-// two else. Those of a larger one share a copy of it, in a form of their own; so do all where keys
-// are turned as they are read, of keys.
+// Largest group whose queries read a run in place, each for itself, unless it is keys of codes:
+// there a query that is alone. Those of a larger one share it: a copy widened to fp32, or codes
+// transposed; so do all where keys are turned as they are read, of keys.
 constexpr int64_t kInPlaceQueries = 2;
 
 // A DecodeTask's sizes and scratch. A step's runs are visited one after the other: once for all
@@ -75,6 +75,15 @@ struct NextRuns {
   NextRun far;
 };
 
+// Steps from that of a block's last heads to the one that is prefetched then: the same for keys and
+// values, which follow each other, so that none is left out.
+inline int64_t StepsAhead(const DecodeFrame& of) {
+  const KvBits bits = of.args.kv_bits;
+  const int64_t both =
+      KvTokenBytes(of.args.head_dim, bits.key) + KvTokenBytes(of.args.head_dim, bits.value);
+  return MinOf(kMostStepsAhead, MaxOf(1, 2 * kFewAheadBytes / (of.num_heads * kStep * both)));
+}
+
 // kBits below 16: the cache holds codes, and kKv and kDim are not used. kDim: head_dim where it is
 // known at compile time, else 0.
 template <typename Form, bool kValues, int64_t kDim>
@@ -86,7 +95,7 @@ struct DecodePart {
   using Runs = TokenRuns<kKv, kBlockSlots, kDim>;
 
   const DecodeFrame& of;
-  bool shares;          // a group of queries shares a widened run
+  bool shares;          // a group of queries shares a run
   int64_t num_visits;   // of a step
   int64_t code_bytes;   // of a token's K or V
   int64_t token_bytes;  // of the same, min and scale included
@@ -135,8 +144,7 @@ DecodePart<Form, kValues, kDim>::DecodePart(const DecodeFrame& frame)
       first_run(of.task.kv_head_begin * run_bytes()),
       heads_ahead(MinOf(of.num_heads,
                         MaxOf(1, (shares ? kSharedAheadBytes : kAheadBytes<kBits>) / run_bytes()))),
-      steps_ahead(MinOf(kMostStepsAhead,
-                        MaxOf(1, kFewAheadBytes / (of.num_heads * kStepBlocks * run_bytes())))),
+      steps_ahead(StepsAhead(frame)),
       part_bytes(MinOf(kNextStepBytes<kBits>, of.num_heads * run_bytes() / 2) / num_visits) {
   constexpr int kKeyBits = Form::template kBits<false>;
   if (kValues)
@@ -226,7 +234,7 @@ LinesAhead DecodePart<Form, kValues, kDim>::RunAhead(const Step& step, int64_t r
   if (kBits < 16 || step.ahead[0] == 0) return {};
   const std::byte* first = step.run + step.ahead[0];
   const std::byte* other = kStepBlocks > 1 ? first + of.task.block_bytes : nullptr;
-  return {first, first + run_bytes(), other, run_bytes(), rounds < 4};
+  return {first, first + step.ahead_bytes, other, step.ahead_bytes, rounds < 4};
 }
 
 // Widens a step's first slots into `run`.

@@ -53,14 +53,17 @@ inline void RoundGroup(float (&x)[kKvGroup], int64_t size, float* numbers, float
     bad = Simd::Fma(v, Simd::Zero(), bad);
   }
   const float largest = Simd::MaxOf(most);
+  const float nan = Simd::Sum(bad);  // or 0
+  const bool is_finite = nan == 0.0F;
   const float factor = largest < kKvQueryLeast ? 0.0F : kKvQueryMost / largest;
   Simd::F sums = Simd::Zero();
   for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
-    const Simd::F number = Simd::Round(Simd::Mul(Simd::Load(x + i), Simd::Set(factor)));
+    const Simd::F element = is_finite ? Simd::Load(x + i) : Simd::Zero();
+    const Simd::F number = Simd::Round(Simd::Mul(element, Simd::Set(factor)));
     sums = Simd::Add(sums, number);  // exact
     Simd::Store(x + i, number);
   }
-  const float scale = (factor == 0.0F ? 0.0F : largest / kKvQueryMost) + Simd::Sum(bad);
+  const float scale = (factor == 0.0F ? 0.0F : largest / kKvQueryMost) + nan;
   scales[0] = scale;
   scales[1] = scale * Simd::Sum(sums);
   float ordered[kKvGroup];

@@ -65,10 +65,13 @@ inline std::vector<double> RoundedQueryRef(std::vector<double> q) {
     float largest = 0.0F;
     for (const double element : group)
       largest = std::max(largest, std::abs(static_cast<float>(element)));
+    double bad = 0;  // or NaN
+    for (const double element : group) bad += element * 0.0;
     const float factor = largest < kKvQueryLeast ? 0.0F : kKvQueryMost / largest;
     for (double& element : group) {
       const float number = std::nearbyint(static_cast<float>(element) * factor);
       element = factor == 0.0F ? 0.0 : static_cast<double>(number) * (largest / kKvQueryMost);
+      element += bad;
     }
   }
   return q;

@@ -72,8 +72,7 @@ bool Supported(Isa isa) {
     case Isa::kAmx:
     case Isa::kAmxBf16:
     case Isa::kAmxInt8:
-      return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") &&
-             __builtin_cpu_supports("avx512vbmi") && AskForTiles();
+      return Supported(Isa::kAvx512Bf16) && __builtin_cpu_supports("avx512vbmi") && AskForTiles();
   }
   return false;
 }

@@ -9,7 +9,7 @@
 namespace spillway::kernels {
 
 // Instruction sets in rising order of preference. kPortable is plain C++ (and what other processors
-// use). kAvx512Vnni differs from kAvx512 in quantised weights only. Only by request:
+// use). kAvx512Vnni differs from kAvx512 in quantised weights and keys of codes. Only by request:
 // kAvx512Bf16 and kAmxBf16 are kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded
 // to bf16: two products an operation where fp32 has one, and a third of AMX's products for fp16
 // weights. kVnniInt8 and kAmxInt8 are kAvx512Vnni and kAmxBf16 with what meets codes rounded to 8

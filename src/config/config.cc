@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "spillway/error.h"
 #include "src/base/suggestion.h"
@@ -81,9 +84,33 @@ void SetFlags(const Stated& stated, const std::vector<Flag>& flags, Config& conf
     try {
       for (const std::string& value : stated.values.at(flag.name)) flag.set(config, value);
     } catch (const Error& error) {
-      throw Error(error.code(), error.what() + stated.SourceOf(flag.name));
+      const std::string source = stated.SourceOf(flag.name);
+      const std::string from = source.empty() ? "" : fmt::format(" (from {})", source);
+      throw Error(error.code(), error.what() + from);
     }
   }
+}
+
+// Flags that a refusal names, each once.
+std::set<std::string> FlagsIn(std::string_view text) {
+  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  std::set<std::string> flags;
+  for (std::size_t at = text.find("--"); at != std::string_view::npos; at = text.find("--", at)) {
+    at += 2;
+    const std::string_view name = text.substr(at, text.find_first_not_of(kOfNames, at) - at);
+    flags.emplace(name);
+  }
+  return flags;
+}
+
+// Where a refused combination's flags come from that the command line does not state.
+std::string SourcesOf(std::string_view refusal, const Stated& stated) {
+  std::string sources;
+  for (const std::string& flag : FlagsIn(refusal)) {
+    const std::string source = stated.Has(flag) ? stated.SourceOf(flag) : "";
+    if (!source.empty()) sources += fmt::format(" (--{} from {})", flag, source);
+  }
+  return sources;
 }
 
 // Takes a policy file's values where no flag states another. Shares are not taken here: six
@@ -156,10 +183,14 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   config.command = CommandOf(argc, argv);
   SetFlags(stated, flags, config);
   for (const auto& [flag, values] : stated.values) config.stated.insert(flag);
-  TakePolicyFile(config);
-  CheckWeightBits(config);
-  ResolveKv(config);
-  CheckVerb(config, stated);
+  try {
+    TakePolicyFile(config);
+    CheckWeightBits(config);
+    ResolveKv(config);
+    CheckVerb(config, stated);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what() + SourcesOf(error.what(), stated));
+  }
   return config;
 }
 

@@ -324,8 +324,8 @@ bool Stated::Has(const std::string& flag) const {
 std::string Stated::SourceOf(const std::string& flag) const {
   if (by_command.contains(flag)) return "";
   const std::string variable = EnvironmentName(flag);
-  if (std::getenv(variable.c_str()) != nullptr) return fmt::format(" (from {})", variable);
-  return fmt::format(" (from {})", Printable(config_file));
+  if (std::getenv(variable.c_str()) != nullptr) return variable;
+  return Printable(config_file);
 }
 
 std::variant<Stated, Printout> ReadSources(int argc, const char* const* argv, const VerbRow& verb,

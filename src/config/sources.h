@@ -23,8 +23,8 @@ struct Stated {
   std::string config_file;           // empty: none
 
   bool Has(const std::string& flag) const;
-  // " (from SPILLWAY_SEED)": where a value that is refused comes from, unless from the command
-  // line.
+  // "SPILLWAY_SEED", or the file of --config: where a value that is refused comes from; empty: from
+  // the command line.
   std::string SourceOf(const std::string& flag) const;
 };
 

@@ -111,6 +111,15 @@ TEST(ConfigTest, ARefusedValueSaysWhereItStands) {
   EXPECT_THAT(RefusalOf({"generate", "a", "--weight-bits", "7"}), Not(HasSubstr("from")));
 }
 
+TEST(ConfigTest, ARefusedCombinationSaysWhereItsFlagsStand) {
+  const std::string path = WriteToml("kv-policy = \"full\"\n");
+  const Environment budget("SPILLWAY_KV_BUDGET", "20%");
+  EXPECT_THAT(RefusalOf({"generate", "a", "--config", path.c_str()}),
+              AllOf(HasSubstr("(--kv-budget from SPILLWAY_KV_BUDGET)"),
+                    HasSubstr("(--kv-policy from " + path + ")")));
+  EXPECT_THAT(RefusalOf({"generate", "a", "--kv-budget", "20%"}), Not(HasSubstr("from")));
+}
+
 TEST(ConfigTest, OfOppositeSwitchesTheNearerSourceWins) {
   const std::string path = WriteToml("quiet = true\nno-cpu-attention = true\n");
   const Environment attention("SPILLWAY_CPU_ATTENTION", "1");
