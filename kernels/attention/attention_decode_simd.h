@@ -44,7 +44,7 @@ struct Decode : DecodeFrame {
   StepPlace After(const StepPlace& at) const;
   // First heads' runs in the step after, and in one some steps after.
   NextRun RunOf(const StepPlace& at) const;
-  NextRuns RunsAfter(const StepPlace& at, int64_t steps_ahead) const;
+  NextRuns RunsAfter(const StepPlace& at) const;
   void FetchState(int64_t visit, int64_t slot) const;
   // Means of the keys of a step, which is a block of codes.
   BlockMeans MeansAt(int64_t visit, int64_t slot) const {
@@ -52,7 +52,6 @@ struct Decode : DecodeFrame {
                    args.num_kv_heads * (keys.run_bytes() + values.run_bytes()),
                    task.kv_head_begin + keys.HeadOf(visit), slot, task.has_state);
   }
-  AddedRows MeanRows(const BlockMeans& means, int64_t at, int64_t count) const;
   // True: queries meet the codes of keys as whole numbers.
   bool HasNumbers() const { return Keys::kBits < 16 && !args.turns.exist(); }
   CodeQuery NumbersOf(int64_t query) const {
@@ -61,8 +60,6 @@ struct Decode : DecodeFrame {
   void LoadQueries() const;
   // Scores of `count` slots of a step for the visit's queries, from `query` on, to `to`,
   // [query][kAttentionKeys].
-  void FinishScores(int64_t visit, const typename Keys::Step& step, int64_t count, int64_t query,
-                    float* to) const;
   void ScoreCodes(const typename Keys::Step& step, int64_t visit, int64_t count, int64_t query,
                   float* to) const;
   void ScoreInPlace(const typename Keys::Step& step, int64_t count, const float* of_query,
@@ -92,8 +89,10 @@ void Decode<Form, kDim>::LoadQueries() const {
     LoadQuery(from, args.scale, args.head_dim, padded_dim, q + query * padded_dim,
               sums + query * padded_dim);
   if constexpr (Keys::kBits < 16) {
-    for (int64_t query = 0; query < num_queries && HasNumbers(); ++query)
-      RoundQuery<Keys::kBits>(q + query * padded_dim, args.head_dim, NumbersOf(query));
+    if (HasNumbers()) {
+      for (int64_t query = 0; query < num_queries; ++query)
+        RoundQuery<Keys::kBits>(q + query * padded_dim, args.head_dim, NumbersOf(query));
+    }
   }
   for (int64_t query = 0; query < kDecodeQueries; ++query) {
     const bool is_there = query < num_queries;
@@ -121,7 +120,7 @@ NextRun Decode<Form, kDim>::RunOf(const StepPlace& at) const {
 }
 
 template <typename Form, int64_t kDim>
-NextRuns Decode<Form, kDim>::RunsAfter(const StepPlace& at, int64_t steps_ahead) const {
+NextRuns Decode<Form, kDim>::RunsAfter(const StepPlace& at) const {
   const StepPlace next = After(at);
   StepPlace later = next;
   for (int64_t step = 1; step < steps_ahead; ++step) later = After(later);
@@ -144,50 +143,22 @@ inline __attribute__((always_inline)) void Decode<Form, kDim>::FetchState(int64_
   }
 }
 
-// Means of kLanes slots from `at`; of those past the last slot, whose positions are not known, the
-// last one's.
-template <typename Form, int64_t kDim>
-AddedRows Decode<Form, kDim>::MeanRows(const BlockMeans& means, int64_t at, int64_t count) const {
-  AddedRows rows;
-  for (int64_t i = 0; i < kLanes; ++i) rows.of[i] = means.Of(MinOf(at + i, count - 1));
-  return rows;
-}
-
-// Adds the means of keys to the visit's q . k, and caps them.
-template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::FinishScores(int64_t visit, const typename Keys::Step& step, int64_t count,
-                                      int64_t query, float* to) const {
-  const bool centres = args.means.exist();
-  if (!centres && args.soft_cap == 0.0F) return;
-  const BlockMeans means = MeansAt(visit, step.slot);
-  const int64_t queries = keys.shares ? group : 1;
-  for (int64_t at = 0; at < count; at += kLanes) {
-    AddedRows rows;
-    if (centres) rows = MeanRows(means, at, count);
-    for (int64_t i = 0; i < queries; ++i) {
-      float* scores = to + i * kAttentionKeys + at;
-      Simd::F dots = Simd::Load(scores);
-      if (centres)
-        dots = Simd::Add(dots, DotsOfRows(q + (query + i) * padded_dim, rows, args.head_dim));
-      Simd::Store(scores, SoftCapped(dots, args.soft_cap));
-    }
-  }
-}
-
 template <typename Form, int64_t kDim>
 void Decode<Form, kDim>::ScoreCodes(const typename Keys::Step& step, int64_t visit, int64_t count,
                                     int64_t query, float* to) const {
   if constexpr (Keys::kBits < 16) {
     const auto coded = keys.Coded(step);
     const int64_t floats = KvQueryFloats(args.head_dim);
+    const BlockMeans means = MeansAt(visit, step.slot);
     for (int64_t at = 0; at < count; at += kLanes) {
       if (keys.shares) {
         DotsOf({NumbersOf(query), group, floats, to + at, kAttentionKeys}, coded, at);
       } else {
         Simd::Store(to + at, Dots(NumbersOf(query), coded, at));
       }
+      const int64_t queries = keys.shares ? group : 1;
+      FinishScores(means, at, count, {queries, q + query * padded_dim, to + at});
     }
-    FinishScores(visit, step, count, query, to);
   }
 }
 
@@ -234,7 +205,7 @@ void Decode<Form, kDim>::Scores(int64_t begin) const {
   const int64_t queries = keys.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
-    const NextRuns next = RunsAfter({false, begin + slot}, keys.steps_ahead);
+    const NextRuns next = RunsAfter({false, begin + slot});
     for (int64_t visit = 0; visit < keys.num_visits; ++visit) {
       const auto step = keys.StepAt(visit, begin + slot, next);
       const int64_t query = visit * queries;
@@ -299,7 +270,7 @@ void Decode<Form, kDim>::Values(int64_t begin) const {
   const int64_t queries = values.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
-    const NextRuns next = RunsAfter({true, begin + slot}, values.steps_ahead);
+    const NextRuns next = RunsAfter({true, begin + slot});
     for (int64_t visit = 0; visit < values.num_visits; ++visit) {
       const auto step = values.StepAt(visit, begin + slot, next);
       if (task.has_state) FetchState(visit, begin + slot);

@@ -26,6 +26,37 @@ constexpr int64_t kWidenCodedQueries = 2;
 
 static_assert(kKvCodedBlockSlots % kLanes == 0 && kAttentionKeys % kKvCodedBlockSlots == 0);
 
+// Means of the keys of kLanes slots of a KV block, from `at` on; of those from `known` on, whose
+// positions are not known, the last one's before it.
+inline AddedRows MeanRows(const BlockMeans& means, int64_t at, int64_t known) {
+  AddedRows rows;
+  for (int64_t i = 0; i < kLanes; ++i) rows.of[i] = means.Of(MinOf(at + i, known - 1));
+  return rows;
+}
+
+// Queries of one KV head, and their q . k of some keys of codes.
+struct CodeScores {
+  int64_t count;
+  const float* q;  // [query][padded_dim]
+  float* scores;   // [query][kAttentionKeys], of kLanes slots
+};
+
+// Adds the means of keys to q . k of kLanes slots, and caps them. Slots as those of MeanRows.
+inline void FinishScores(const BlockMeans& means, int64_t at, int64_t known, CodeScores to) {
+  const AttentionTensors& args = means.args;
+  const bool centres = args.means.exist();
+  if (!centres && args.soft_cap == 0.0F) return;
+  AddedRows rows;
+  if (centres) rows = MeanRows(means, at, known);
+  for (; to.count > 0; --to.count) {
+    Simd::F dots = Simd::Load(to.scores);
+    if (centres) dots = Simd::Add(dots, DotsOfRows(to.q, rows, args.head_dim));
+    Simd::Store(to.scores, SoftCapped(dots, args.soft_cap));
+    to.q += AttentionPaddedDim(args.head_dim);
+    to.scores += kAttentionKeys;
+  }
+}
+
 // One AttentionTask. Form: a CacheForm.
 template <typename Form>
 struct Attend {
@@ -119,7 +150,11 @@ struct Attend {
   CodeQuery NumbersOf(int64_t query) const {
     return {numbers + query * KvQueryFloats(args.head_dim), KvGroups(args.head_dim)};
   }
-  AddedRows MeanRows(int64_t slot, int64_t end) const;
+  // Means of the keys of the KV block of `slot`.
+  BlockMeans MeansAt(int64_t slot) const {
+    return MeansOf(args, BlockOf(row, slot, kBlockSlots, task.block_bytes),
+                   args.num_kv_heads * (key_run + value_run), kv_head, slot, task.has_state);
+  }
   template <bool kValues>
   int64_t Ahead(int64_t begin) const;
   void LoadQueries() const;
@@ -130,7 +165,6 @@ struct Attend {
   void AddAllWeights() const;
   void Run() const;
 
-  void FinishScores(int64_t query, const AddedRows* means, float* scores) const;
   template <int kCodeBits>
   void ScoreSlots(const CodedBlock<kCodeBits>& keys, int64_t slot, const SlotBlock& block) const;
   void ScoreCodes(const SlotBlock& block) const;
@@ -306,28 +340,6 @@ void Attend<Form>::Values(const SlotBlock& block, const WidenedBlock& values) co
   }
 }
 
-// Means of the keys of kLanes slots of one KV block; of those from `end` on, whose positions are
-// not known, the last one's before it.
-template <typename Form>
-AddedRows Attend<Form>::MeanRows(int64_t slot, int64_t end) const {
-  const BlockMeans means =
-      MeansOf(args, BlockOf(row, slot, kBlockSlots, task.block_bytes),
-              args.num_kv_heads * (key_run + value_run), kv_head, slot, task.has_state);
-  AddedRows rows;
-  for (int64_t i = 0; i < kLanes; ++i)
-    rows.of[i] = means.Of(MinOf(slot + i, end - 1) % kBlockSlots);
-  return rows;
-}
-
-// Adds the means of keys to q . k of kLanes slots, and caps them.
-template <typename Form>
-void Attend<Form>::FinishScores(int64_t query, const AddedRows* means, float* scores) const {
-  Simd::F dots = Simd::Load(scores);
-  if (means != nullptr)
-    dots = Simd::Add(dots, DotsOfRows(q + query * padded_dim, *means, args.head_dim));
-  Simd::Store(scores, SoftCapped(dots, args.soft_cap));
-}
-
 // Scores of kLanes keys of codes, for the block's queries.
 template <typename Form>
 template <int kCodeBits>
@@ -341,12 +353,9 @@ void Attend<Form>::ScoreSlots(const CodedBlock<kCodeBits>& keys, int64_t slot,
     DotsOf({NumbersOf(block.first), count, KvQueryFloats(args.head_dim), scores, kAttentionKeys},
            keys, slot);
   }
-  const bool centres = args.means.exist();
-  if (!centres && args.soft_cap == 0.0F) return;
-  AddedRows means;
-  if (centres) means = MeanRows(block.begin + slot, EndSlot());
-  for (int64_t query = block.first; query < block.end; ++query, scores += kAttentionKeys)
-    FinishScores(query, centres ? &means : nullptr, scores);
+  const BlockMeans means = MeansAt(block.begin + slot);
+  FinishScores(means, slot % kBlockSlots, EndSlot() - means.first_slot,
+               {count, q + block.first * padded_dim, scores});
 }
 
 // Scores of a block's keys of codes. Later queries see later slots, and the first ones no longer.

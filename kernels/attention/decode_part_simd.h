@@ -32,6 +32,9 @@ struct DecodeFrame {
   int64_t num_queries;
   int64_t num_slots;  // that the queries see
   int64_t padded_dim;
+  // From the step of a block's last heads to the one that is prefetched then: the same for keys and
+  // values, which follow each other, so that none is left out.
+  int64_t steps_ahead;
   float* q;             // [query][padded_dim], scaled
   float* sums;          // [query][padded_dim]
   float* run;           // [16][padded_dim]: keys or values that a group shares, widened
@@ -51,6 +54,7 @@ struct DecodeFrame {
         num_queries(num_heads * group),
         num_slots(row.num_past + 1),
         padded_dim(AttentionPaddedDim(args.head_dim)),
+        steps_ahead(StepsAhead()),
         q(task.scratch),
         sums(q + kDecodeQueries * padded_dim),
         run(sums + kDecodeQueries * padded_dim),
@@ -60,6 +64,12 @@ struct DecodeFrame {
         totals(maxima + kDecodeQueries),
         rescales(totals + kDecodeQueries),
         numbers(rescales + kDecodeQueries) {}
+
+  int64_t StepsAhead() const {
+    const int64_t both = KvTokenBytes(args.head_dim, args.kv_bits.key) +
+                         KvTokenBytes(args.head_dim, args.kv_bits.value);
+    return MinOf(kMostStepsAhead, MaxOf(1, 2 * kFewAheadBytes / (num_heads * kStep * both)));
+  }
 };
 
 // The first head's run in a step that comes next, and what is prefetched there.
@@ -74,15 +84,6 @@ struct NextRuns {
   NextRun near;
   NextRun far;
 };
-
-// Steps from that of a block's last heads to the one that is prefetched then: the same for keys and
-// values, which follow each other, so that none is left out.
-inline int64_t StepsAhead(const DecodeFrame& of) {
-  const KvBits bits = of.args.kv_bits;
-  const int64_t both =
-      KvTokenBytes(of.args.head_dim, bits.key) + KvTokenBytes(of.args.head_dim, bits.value);
-  return MinOf(kMostStepsAhead, MaxOf(1, 2 * kFewAheadBytes / (of.num_heads * kStep * both)));
-}
 
 // kBits below 16: the cache holds codes, and kKv and kDim are not used. kDim: head_dim where it is
 // known at compile time, else 0.
@@ -101,7 +102,6 @@ struct DecodePart {
   int64_t token_bytes;  // of the same, min and scale included
   int64_t first_run;    // bytes from a KV block's begin to the task's first run there
   int64_t heads_ahead;  // from the run that is read to the one prefetched in its block
-  int64_t steps_ahead;  // from the step of a block's last heads to the one prefetched then
   int64_t part_bytes;   // of the next step's runs, prefetched in a visit
 
   explicit DecodePart(const DecodeFrame& frame);
@@ -144,7 +144,6 @@ DecodePart<Form, kValues, kDim>::DecodePart(const DecodeFrame& frame)
       first_run(of.task.kv_head_begin * run_bytes()),
       heads_ahead(MinOf(of.num_heads,
                         MaxOf(1, (shares ? kSharedAheadBytes : kAheadBytes<kBits>) / run_bytes()))),
-      steps_ahead(StepsAhead(frame)),
       part_bytes(MinOf(kNextStepBytes<kBits>, of.num_heads * run_bytes() / 2) / num_visits) {
   constexpr int kKeyBits = Form::template kBits<false>;
   if (kValues)

@@ -13,12 +13,15 @@
 namespace spillway::kernels {
 namespace {
 
-inline void StoreShorts(const float (&from)[kKvGroup], float* numbers) {
-  int16_t shorts[kKvGroup];
-  for (int64_t i = 0; i < kKvGroup; ++i)
-    shorts[i] = static_cast<int16_t>(static_cast<int32_t>(from[i]));
-  __builtin_memcpy(numbers, shorts, sizeof(shorts));
-}
+// Numbers of 16 bits, in their order.
+struct ShortNumbers {
+  static void StoreNumbers(const float (&from)[kKvGroup], float* numbers) {
+    int16_t shorts[kKvGroup];
+    for (int64_t i = 0; i < kKvGroup; ++i)
+      shorts[i] = static_cast<int16_t>(static_cast<int32_t>(from[i]));
+    __builtin_memcpy(numbers, shorts, sizeof(shorts));
+  }
+};
 
 #if defined(__AVX512VNNI__)
 
@@ -90,16 +93,12 @@ class CodeProducts {
 #elif defined(__AVX512F__)
 
 // Pairs of 16 bits.
-class CodeProducts {
+class CodeProducts : public ShortNumbers {
  public:
   static constexpr int kTileRows = 32;
 
   explicit CodeProducts(const float* numbers)
       : numbers_{_mm512_loadu_si512(numbers), _mm512_loadu_si512(numbers + 16)} {}
-
-  static void StoreNumbers(const float (&from)[kKvGroup], float* numbers) {
-    StoreShorts(from, numbers);
-  }
 
   template <int kBits>
   Simd::F Of(const std::byte* codes) const {
@@ -159,16 +158,12 @@ class CodeProducts {
 #elif defined(__AVX2__)
 
 // Pairs of 16 bits.
-class CodeProducts {
+class CodeProducts : public ShortNumbers {
  public:
   static constexpr int kTileRows = 32;
 
   explicit CodeProducts(const float* numbers)
       : numbers_(reinterpret_cast<const __m256i*>(numbers)) {}
-
-  static void StoreNumbers(const float (&from)[kKvGroup], float* numbers) {
-    StoreShorts(from, numbers);
-  }
 
   template <int kBits>
   Simd::F Of(const std::byte* codes) const {
@@ -233,15 +228,11 @@ class CodeProducts {
 #else
 
 // Codes and numbers of 16 bits, as the compiler sees fit.
-class CodeProducts {
+class CodeProducts : public ShortNumbers {
  public:
   static constexpr int kTileRows = 64;
 
   explicit CodeProducts(const float* numbers) : numbers_(Numbers(numbers)) {}
-
-  static void StoreNumbers(const float (&from)[kKvGroup], float* numbers) {
-    StoreShorts(from, numbers);
-  }
 
   template <int kBits>
   Simd::F Of(const std::byte* codes) const {
