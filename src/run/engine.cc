@@ -42,6 +42,7 @@ Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& p
       mover_(mover),
       executor_(executor),
       pool_(pool),
+      choice_scratch_(static_cast<std::size_t>(pool.num_threads())),
       trace_log_(trace_log),
       trace_(totals.trace),
       progress_(totals.done),
@@ -277,11 +278,12 @@ void Engine::SeeLogits(const RowBatch& batch) {
   pass_.parts[ComputePart::kHead] += computed_s - begin_s;
   const auto vocab = static_cast<std::size_t>(plan_.shape.vocab_size);
   const PackedBatch& packed = batch.packed();
-  auto see = [&](int64_t index, int) {
+  auto see = [&](int64_t index, int worker) {
     const PackedBatch::WantedToken wanted = packed.Wanted(packed.head.begin + index);
     const int64_t position = packed.positions[static_cast<std::size_t>(wanted.token)];
     batch.rows()[wanted.row]->next->See(
-        position, logits.subspan(static_cast<std::size_t>(index) * vocab, vocab));
+        position, logits.subspan(static_cast<std::size_t>(index) * vocab, vocab),
+        choice_scratch_[static_cast<std::size_t>(worker)]);
   };
   pool_.Run(packed.head.size(), see);
   pass_.parts[ComputePart::kSampling] += NowSeconds() - computed_s;

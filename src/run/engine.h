@@ -66,6 +66,7 @@ class Engine {
   Mover& mover_;
   Executor& executor_;
   ThreadPool& pool_;
+  std::vector<ChoiceScratch> choice_scratch_;  // one a worker of the pool
   TraceLog* trace_log_;
   PerTier<int64_t> staging_bytes_;  // places for what is computed or on its way
   Trace& trace_;                    // of the totals

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "src/sampling/request.h"
+#include "src/sampling/token_choice.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
@@ -18,10 +19,10 @@ class NextToken {
   virtual ~NextToken() = default;
 
   // The logits after the row's token at `position` (from 0, prompt included): [vocab], fp32, may be
-  // changed in place. Allocates nothing for a greedy or a scored row.
-  // Requires: status() is kRunning; each wanted position of a pass once, in any order. Thread rule:
-  // different positions on any threads.
-  virtual void See(int64_t position, std::span<float> logits) = 0;
+  // changed in place. Allocates nothing for a greedy or a scored row. `scratch`: the calling
+  // thread's. Requires: status() is kRunning; each wanted position of a pass once, in any order.
+  // Thread rule: different positions on any threads.
+  virtual void See(int64_t position, std::span<float> logits, ChoiceScratch& scratch) = 0;
 
   // All wanted positions of the pass have been seen. Thread rule: one thread, as all that follows.
   virtual RowStatus EndPass() = 0;

@@ -27,7 +27,7 @@ TokenId RowScorer::TokenAt(int64_t index) const {
   return at < num_prompt ? request_.prompt[at] : request_.scored->told[at - num_prompt];
 }
 
-void RowScorer::See(int64_t position, std::span<float> logits) {
+void RowScorer::See(int64_t position, std::span<float> logits, ChoiceScratch& scratch) {
   const int64_t scored = position + 1 - request_.scored->first;
   if (scored < 0) return;
   const auto at = static_cast<std::size_t>(scored);
@@ -38,7 +38,7 @@ void RowScorer::See(int64_t position, std::span<float> logits) {
                        : std::numeric_limits<float>::quiet_NaN();
   if (!best || steps_.empty()) return;
   const double normaliser = LogSumExp(logits, logits[static_cast<std::size_t>(*best)]);
-  steps_[at].top = Likeliest(logits, request_.sampling.num_logprobs, normaliser);
+  steps_[at].top = Likeliest(logits, request_.sampling.num_logprobs, normaliser, scratch);
 }
 
 RowStatus RowScorer::EndPass() {

@@ -18,7 +18,7 @@ class RowScorer final : public NextToken {
   explicit RowScorer(const Request& request);
 
   // Keeps nothing of a token that precedes no scored one.
-  void See(int64_t position, std::span<float> logits) override;
+  void See(int64_t position, std::span<float> logits, ChoiceScratch& scratch) override;
   RowStatus EndPass() override;
   RowStatus status() const override { return status_; }
   TokenId newest() const override;

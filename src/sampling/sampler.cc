@@ -100,52 +100,52 @@ void RowSampler::SetEndOfChoice(double normaliser, std::span<const TokenId> next
   logits[static_cast<std::size_t>(eos_.front())] = static_cast<float>(ends);
 }
 
-// Makes every token impossible that leads to none of the choices.
-void RowSampler::KeepChoices(std::span<const TokenId> next, std::span<float> logits) const {
-  thread_local std::vector<TokenLogit> kept;
+// Makes every token impossible that is not among scratch.next, which lead on to a choice.
+void RowSampler::KeepChoices(std::span<float> logits, ChoiceScratch& scratch) const {
+  std::vector<TokenLogit>& kept = scratch.candidates;
   kept.clear();
   const auto keep = [&](TokenId token) {
     kept.push_back({token, logits[static_cast<std::size_t>(token)]});
   };
-  std::ranges::for_each(next, keep);
+  std::ranges::for_each(scratch.next, keep);
   if (MayEndChoice()) keep(eos_.front());
   std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
   for (const TokenLogit& entry : kept) logits[static_cast<std::size_t>(entry.token)] = entry.logit;
 }
 
 // Opens the step's entry, in which the chosen token's is filled in later.
-void RowSampler::KeepBest(std::span<const float> logits, double normaliser) {
+void RowSampler::KeepBest(std::span<const float> logits, double normaliser,
+                          ChoiceScratch& scratch) {
   StepLogprobs& step = completion_.logprobs.emplace_back();
-  step.top = Likeliest(logits, request_.sampling.num_logprobs, normaliser);
+  step.top = Likeliest(logits, request_.sampling.num_logprobs, normaliser, scratch);
 }
 
-std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
+std::optional<TokenId> RowSampler::Choose(std::span<float> logits, ChoiceScratch& scratch) {
   const Sampling& sampling = request_.sampling;
-  thread_local std::vector<float> given;  // where a penalty changes what logprobs tell
+  std::vector<float>& given = scratch.given_logits;
   std::optional<double> normaliser;
   const bool penalises = sampling.repetition_penalty != 1.0;
   const ChoiceSet* choices = request_.choices.get();
-  thread_local std::vector<TokenId> next;  // that lead on to a choice
   if (choices != nullptr) {
     const auto num_tokens = static_cast<int64_t>(completion_.tokens.size());
-    choices->Next(bytes_, sampling.max_tokens - num_tokens, next);
+    choices->Next(bytes_, sampling.max_tokens - num_tokens, scratch.next);
   }
   if (sampling.num_logprobs >= 0 || choices != nullptr) {
     const std::optional<TokenId> best = ArgMax(logits);
     if (!best) return std::nullopt;
     normaliser = LogSumExp(logits, logits[static_cast<std::size_t>(*best)]);
-    if (sampling.num_logprobs >= 0) KeepBest(logits, *normaliser);
-    if (choices != nullptr) SetEndOfChoice(*normaliser, next, logits);
+    if (sampling.num_logprobs >= 0) KeepBest(logits, *normaliser, scratch);
+    if (choices != nullptr) SetEndOfChoice(*normaliser, scratch.next, logits);
     if (penalises) given.assign(logits.begin(), logits.end());
   }
   if (penalises) PenaliseRepetition(logits);
   if (!MayStop() && !MaskEnds(logits)) return std::nullopt;
-  if (choices != nullptr) KeepChoices(next, logits);
+  if (choices != nullptr) KeepChoices(logits, scratch);
   std::optional<TokenId> token = ArgMax(logits);
   if (!token) return std::nullopt;
   if (sampling.temperature > 0.0) {
-    token =
-        DrawToken(logits, *token, sampling, UniformDraw(seed_, stream_, completion_.tokens.size()));
+    const double uniform = UniformDraw(seed_, stream_, completion_.tokens.size());
+    token = DrawToken(logits, *token, sampling, uniform, scratch);
   }
   if (normaliser) {
     // Masked or not: what was chosen still has its own logit.
@@ -181,9 +181,9 @@ RowStatus RowSampler::Append(TokenId token) {
   return full ? RowStatus::kLength : RowStatus::kRunning;
 }
 
-RowStatus RowSampler::Step(std::span<float> logits) {
+RowStatus RowSampler::Step(std::span<float> logits, ChoiceScratch& scratch) {
   SPILLWAY_CHECK(status_ == RowStatus::kRunning);
-  const std::optional<TokenId> token = Choose(logits);
+  const std::optional<TokenId> token = Choose(logits, scratch);
   status_ = token ? Append(*token) : RowStatus::kNonFinite;
   return status_;
 }

@@ -13,6 +13,7 @@
 #include "src/sampling/next_token.h"
 #include "src/sampling/random.h"  // UniformDraw
 #include "src/sampling/request.h"
+#include "src/sampling/token_choice.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
@@ -35,10 +36,12 @@ class RowSampler final : public NextToken {
   // The draw is number tokens().size() of the stream (request's seed, 0), or (run seed, line) when
   // it states none.
   // Requires: status() is kRunning.
-  RowStatus Step(std::span<float> logits);
+  RowStatus Step(std::span<float> logits, ChoiceScratch& scratch);
 
   // A pass has one step, of the row's last token.
-  void See(int64_t, std::span<float> logits) override { Step(logits); }
+  void See(int64_t, std::span<float> logits, ChoiceScratch& scratch) override {
+    Step(logits, scratch);
+  }
   RowStatus EndPass() override { return status_; }
 
   RowStatus status() const override { return status_; }
@@ -53,17 +56,17 @@ class RowSampler final : public NextToken {
 
  private:
   // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
-  std::optional<TokenId> Choose(std::span<float> logits);
+  std::optional<TokenId> Choose(std::span<float> logits, ChoiceScratch& scratch);
   bool MaskEnds(std::span<float> logits) const;
   // Whether the text so far is one of the choices, and so may end by a token. Requires: there are
   // some.
   bool MayEndChoice() const;
   void SetEndOfChoice(double normaliser, std::span<const TokenId> next,
                       std::span<float> logits) const;
-  void KeepChoices(std::span<const TokenId> next, std::span<float> logits) const;
+  void KeepChoices(std::span<float> logits, ChoiceScratch& scratch) const;
   void PenaliseRepetition(std::span<float> logits);
   void MarkSeen(TokenId token);
-  void KeepBest(std::span<const float> logits, double normaliser);
+  void KeepBest(std::span<const float> logits, double normaliser, ChoiceScratch& scratch);
   bool IsEos(TokenId token) const;
   // Whether the token ends the row: eos, unless that is ignored, or a stop token.
   bool EndsRow(TokenId token) const;

@@ -52,19 +52,6 @@ bool Before(const TokenLogit& a, const TokenLogit& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// One set of buffers per thread, not per row: with thousands of rows 800 kB each would be
-// gigabytes.
-struct Scratch {
-  std::vector<TokenLogit> candidates;
-  std::vector<double> weights;
-  std::vector<TokenId> kept;
-};
-
-Scratch& ThreadScratch() {
-  thread_local Scratch scratch;
-  return scratch;
-}
-
 // exp((logit - largest) / temperature). The difference first: a tiny temperature then gives 0 or 1,
 // never an infinity.
 class Weigher {
@@ -99,8 +86,8 @@ std::size_t NucleusEnd(std::span<const TokenLogit> descending, double wanted,
 
 // Searches the whole vocabulary, unsorted: the half with the last needed token is halved until
 // it is short.
-TokenLogit LastOfWideNucleus(std::span<const float> logits, double wanted, const Weigher& weigh) {
-  std::vector<TokenLogit>& all = ThreadScratch().candidates;
+TokenLogit LastOfWideNucleus(std::span<const float> logits, double wanted, const Weigher& weigh,
+                             std::vector<TokenLogit>& all) {
   CopyAll(logits, all);
   std::span<TokenLogit> rest = all;
   while (rest.size() > kShort) {
@@ -120,10 +107,10 @@ TokenLogit LastOfWideNucleus(std::span<const float> logits, double wanted, const
 }
 
 // The last token that top_k and top_p keep.
-TokenLogit LastKept(std::span<const float> logits, const Sampling& sampling, const Weigher& weigh) {
+TokenLogit LastKept(std::span<const float> logits, const Sampling& sampling, const Weigher& weigh,
+                    std::vector<TokenLogit>& best) {
   const bool cut_to_k = sampling.top_k > 0 && sampling.top_k < static_cast<int64_t>(logits.size());
   if (!cut_to_k && sampling.top_p >= 1.0) return {static_cast<TokenId>(logits.size()), -kInfinity};
-  std::vector<TokenLogit>& best = ThreadScratch().candidates;
   // The nucleus is mostly a few dozen tokens: those are tried before the vocabulary is partitioned.
   BestTokens(logits, cut_to_k ? static_cast<std::size_t>(sampling.top_k) : kShort, best);
   if (sampling.top_p >= 1.0) return best.back();
@@ -137,7 +124,7 @@ TokenLogit LastKept(std::span<const float> logits, const Sampling& sampling, con
   const std::size_t end = NucleusEnd(best, wanted, weigh);
   if (end < best.size()) return best[end];
   // Past the end of the k best only by rounding.
-  return cut_to_k ? best.back() : LastOfWideNucleus(logits, wanted, weigh);
+  return cut_to_k ? best.back() : LastOfWideNucleus(logits, wanted, weigh, best);
 }
 
 // The first place where the running sum of `weights` passes uniform * total; never one of weight 0.
@@ -199,9 +186,9 @@ void BestTokens(std::span<const float> logits, std::size_t count, std::vector<To
   std::ranges::sort_heap(best, Before);
 }
 
-std::vector<TokenLogprob> Likeliest(std::span<const float> logits, int64_t count,
-                                    double normaliser) {
-  thread_local std::vector<TokenLogit> largest;
+std::vector<TokenLogprob> Likeliest(std::span<const float> logits, int64_t count, double normaliser,
+                                    ChoiceScratch& scratch) {
+  std::vector<TokenLogit>& largest = scratch.candidates;
   BestTokens(logits, static_cast<std::size_t>(count), largest);
   std::vector<TokenLogprob> top;
   top.reserve(largest.size());
@@ -217,10 +204,9 @@ double LogSumExp(std::span<const float> logits, float largest) {
 }
 
 TokenId DrawToken(std::span<const float> logits, TokenId best, const Sampling& sampling,
-                  double uniform) {
+                  double uniform, ChoiceScratch& scratch) {
   const Weigher weigh(logits[static_cast<std::size_t>(best)], sampling.temperature);
-  const TokenLogit last = LastKept(logits, sampling, weigh);
-  Scratch& scratch = ThreadScratch();
+  const TokenLogit last = LastKept(logits, sampling, weigh, scratch.candidates);
   scratch.kept.clear();
   scratch.weights.clear();
   double total = 0.0;

@@ -17,6 +17,8 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+ChoiceScratch scratch;
+
 double Exact(const std::vector<float>& logits, TokenId token) {
   long double sum = 0.0L;
   for (const float logit : logits) {
@@ -99,7 +101,7 @@ Completion Feed(const Request& request) {
     // Backwards: the order does not count.
     for (int64_t position = end - 1; position >= begin; --position) {
       std::vector<float> logits = LogitsAfter(position);
-      scorer.See(position, logits);
+      scorer.See(position, logits, scratch);
     }
     begin = end;
     if (scorer.EndPass() == RowStatus::kRunning) {
@@ -138,13 +140,13 @@ TEST(RowScorerTest, NonFiniteLogitsEndTheRow) {
     const Request request = ScoreRequest({{1, 2, 3, 4}, 2, 0}, {2, false});
     RowScorer scorer(request);
     std::vector<float> context(40, kNan);
-    scorer.See(0, context);  // of no scored token
+    scorer.See(0, context, scratch);  // of no scored token
     std::vector<float> good = LogitsAfter(1);
-    scorer.See(1, good);
+    scorer.See(1, good, scratch);
     EXPECT_EQ(scorer.EndPass(), RowStatus::kRunning);
     std::vector<float> logits = LogitsAfter(2);
     logits[7] = bad;
-    scorer.See(2, logits);
+    scorer.See(2, logits, scratch);
     EXPECT_EQ(scorer.EndPass(), RowStatus::kNonFinite);
   }
 }

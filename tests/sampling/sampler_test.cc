@@ -38,6 +38,8 @@ std::vector<float> Peak(TokenId token, int64_t vocab) {
   return logits;
 }
 
+ChoiceScratch scratch;  // what one choice leaves there must not reach the next
+
 struct Outcome {
   Completion completion;
   RowStatus status = RowStatus::kRunning;
@@ -50,7 +52,7 @@ Outcome Feed(const Request& request, const Tokenizer& tokenizer, const std::vect
   for (const TokenId token : tokens) {
     if (sampler.status() != RowStatus::kRunning) break;
     std::vector<float> logits = Peak(token, tokenizer.vocab_size());
-    sampler.Step(logits);
+    sampler.Step(logits, scratch);
   }
   const RowStatus status = sampler.status();
   if (status != RowStatus::kStopped && status != RowStatus::kLength) return {{}, status};
@@ -116,7 +118,7 @@ TEST(RowSampler, StopTokensAreMaskedBelowMinTokens) {
   const FakeTokenizer tokenizer;
   RowSampler sampler(request, tokenizer, {}, 0);
   std::vector<float> logits = Peak(FakeTokenizer::Byte('z'), tokenizer.vocab_size());
-  sampler.Step(logits);
+  sampler.Step(logits, scratch);
   EXPECT_EQ(sampler.newest(), kEnd);  // the second best
 }
 
@@ -135,7 +137,7 @@ TEST(RowSampler, ARepetitionPenaltyActsOnThePromptAndTheTokensSoFar) {
     at(logits, 'p') = 5.0F;  // of the prompt: counts 2.5
     at(logits, 'a') = 4.0F;  // counts 2 once it was chosen
     at(logits, 'b') = 3.0F;
-    sampler.Step(logits);
+    sampler.Step(logits, scratch);
     chosen.push_back(sampler.newest());
   }
   EXPECT_EQ(chosen, Bytes("abp"));
@@ -153,7 +155,7 @@ TEST(RowSampler, ARepetitionPenaltyLowersNegativeLogitsToo) {
   std::vector<float> logits(300, -8.0F);
   logits[static_cast<std::size_t>(FakeTokenizer::Byte('p'))] = -2.0F;
   logits[static_cast<std::size_t>(FakeTokenizer::Byte('b'))] = -3.0F;
-  sampler.Step(logits);
+  sampler.Step(logits, scratch);
   EXPECT_EQ(sampler.newest(), FakeTokenizer::Byte('b'));
 }
 
@@ -170,7 +172,7 @@ TEST(RowSampler, EosIsMaskedBelowMinTokens) {
       std::vector<float> logits(300, -kInf);
       logits[kEnd] = 50.0F;
       logits[10] = 1.0F;
-      sampler.Step(logits);
+      sampler.Step(logits, scratch);
     }
     EXPECT_THAT(sampler.tokens(), ElementsAre(10, 10, kEnd));
     EXPECT_EQ(sampler.status(), RowStatus::kStopped);
@@ -277,7 +279,7 @@ TEST(RowSampler, NonFiniteLogitsEndTheRow) {
         RowSampler sampler(request, tokenizer, eos, 0);
         std::vector<float> logits(300, 0.0F);
         logits[static_cast<std::size_t>(place)] = bad;
-        EXPECT_EQ(sampler.Step(logits), RowStatus::kNonFinite);
+        EXPECT_EQ(sampler.Step(logits, scratch), RowStatus::kNonFinite);
         EXPECT_TRUE(sampler.tokens().empty());
       }
     }
@@ -292,7 +294,7 @@ TEST(RowSampler, NothingLeftAfterTheMaskIsNonFinite) {
   RowSampler sampler(request, tokenizer, eos, 0);
   std::vector<float> logits(300, -kInf);
   logits[kEnd] = 1.0F;
-  EXPECT_EQ(sampler.Step(logits), RowStatus::kNonFinite);
+  EXPECT_EQ(sampler.Step(logits, scratch), RowStatus::kNonFinite);
 }
 
 TEST(RowSampler, LogprobsAreTheModelsOwn) {
@@ -313,7 +315,7 @@ TEST(RowSampler, LogprobsAreTheModelsOwn) {
     for (const float logit : logits) sum += std::exp(double{logit});
     const std::vector<float> raw = logits;
     RowSampler sampler(request, tokenizer, eos, 0);
-    ASSERT_EQ(sampler.Step(logits), RowStatus::kLength);
+    ASSERT_EQ(sampler.Step(logits, scratch), RowStatus::kLength);
     const Completion completion = sampler.Take();
     ASSERT_EQ(completion.logprobs.size(), 1u);
     const StepLogprobs& step = completion.logprobs[0];
@@ -338,7 +340,7 @@ std::vector<TokenId> Sampled(int64_t line, std::optional<uint64_t> seed, uint64_
   RowSampler sampler(request, tokenizer, {}, run_seed);
   while (sampler.status() == RowStatus::kRunning) {
     std::vector<float> logits(300, 0.0F);
-    sampler.Step(logits);
+    sampler.Step(logits, scratch);
   }
   return sampler.Take().tokens;
 }
@@ -383,7 +385,7 @@ class ChoicesTest : public ::testing::Test {
   }
   RowStatus Step(RowSampler& sampler, const std::vector<TokenLogit>& of) const {
     std::vector<float> logits = Logits(of);
-    return sampler.Step(logits);
+    return sampler.Step(logits, scratch);
   }
 
   FakeTokenizer tokenizer{{"no", "ne", "yes"}};

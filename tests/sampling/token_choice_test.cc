@@ -44,8 +44,10 @@ Sampling Hot(double temperature, int64_t top_k, double top_p) {
   return sampling;
 }
 
+ChoiceScratch scratch;  // what one draw leaves there must not reach the next
+
 TokenId Draw(const std::vector<float>& logits, const Sampling& sampling, double uniform) {
-  return DrawToken(logits, *ArgMax(logits), sampling, uniform);
+  return DrawToken(logits, *ArgMax(logits), sampling, uniform, scratch);
 }
 
 // Counts how often each token comes in `count` draws.
