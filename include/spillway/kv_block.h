@@ -84,16 +84,12 @@ constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, KvBits bit
 constexpr int64_t KvStateBytes(int64_t num_kv_heads, int64_t num_slots) {
   return num_slots * num_kv_heads * kKvStateBytes;
 }
-// Bytes of a slot with state. A block is filled up to pages of the disk where that costs little:
-// it need not be moved together with its neighbours then.
 constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
-  const int64_t slot_of_pages = 4096 / KvBlockSlots(bits);
-  const int64_t bytes = KvSlotBytes(num_kv_heads, head_dim, bits) + KvStateBytes(num_kv_heads, 1);
-  const int64_t filled = RoundUp(bytes, slot_of_pages);
-  return filled - bytes <= bytes / 16 ? filled : bytes;
+  return KvSlotBytes(num_kv_heads, head_dim, bits) + KvStateBytes(num_kv_heads, 1);
 }
 
-// Bytes from one block of a row to the next; a multiple of 32.
+// Bytes of a block; a multiple of 32. The next one begins kv_block_fill bytes behind it, which is a
+// multiple of 32 too: not 0 where whole blocks make pages of the disk sooner that way.
 constexpr int64_t KvBlockBytes(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
   return KvBlockSlots(bits) * KvSlotBytes(num_kv_heads, head_dim, bits);
 }

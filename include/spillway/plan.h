@@ -201,8 +201,10 @@ struct Plan {
   RequestShape longest;      // of its requests, in each number, as OwnShape has them
   int64_t num_batches = 1;   // of a block; no more than the workload can fill
   BatchCapacity batch;
-  // K and V of one token in one run of a decoder layer, and what is kept beside them.
+  // K and V of one token in one run of a decoder layer, what is kept beside them, and the slot's
+  // part of the bytes behind each block.
   int64_t slot_bytes = 0;
+  int64_t kv_block_fill = 0;  // those bytes; 0 where no KV is on disk
   // A row's slots in a tier are rounded up to a multiple: whole KV blocks, and on disk whole 4 KiB.
   PerTier<int64_t> slot_align = {{1, 1, 1}};
   std::vector<KvClass> kv_classes;
@@ -273,10 +275,16 @@ struct Plan {
   int64_t BlockRows() const { return batch.rows * num_batches; }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }
-  // K and V of one token in one decoder layer without anything beside them: a prompt's before
-  // eviction.
+  // K and V of one token in one decoder layer, where nothing is evicted: a row's, or a prompt's
+  // before eviction. And the bytes behind each block of them.
   int64_t PromptSlotBytes() const {
-    return KvSlotBytes(shape.num_kv_heads, shape.head_dim, policy.kv_bits);
+    return kept.evicts() ? KvSlotBytes(shape.num_kv_heads, shape.head_dim, policy.kv_bits)
+                         : slot_bytes;
+  }
+  int64_t PromptBlockFill() const { return kept.evicts() ? 0 : kv_block_fill; }
+  // Bytes of a slot that attention may read or write.
+  int64_t UsedSlotBytes() const {
+    return slot_bytes - kv_block_fill / KvBlockSlots(policy.kv_bits);
   }
   // Runs of a row's cache in a decoder layer, one behind the other, each laid out as
   // spillway/kv_block.h says: one with all KV heads, or, where these have budgets of their own, one

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "spillway/dtype.h"
 #include "spillway/kv_block.h"
@@ -39,6 +40,9 @@ struct Policy {
   // A row on disk whose tokens are evicted is written whole at least once in so many passes; 1: in
   // each, without a log (KvLogPlan).
   int64_t most_log_passes = 64;
+  // Bytes behind each block of a row's KV (Plan::kv_block_fill); none: those with which a row takes
+  // least. A multiple of 32.
+  std::optional<int64_t> kv_block_fill;
 };
 
 }  // namespace spillway

@@ -53,6 +53,7 @@ struct AttentionTensors {
   // 8 and 4: codes, as kernels/kv/kv_code.h defines them. kv_dtype is used where both are 16; the
   // 16 bits of one beside the other's codes are fp16.
   KvBits kv_bits = {};
+  int64_t kv_block_fill = 0;  // bytes behind each block of a row's cache, and of its prefix
   // Of a rolling cache: keys come unturned, queries turned; what is read of a key is its turned
   // value, rounded to fp32.
   KeyTurns turns = {};

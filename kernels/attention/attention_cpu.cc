@@ -92,7 +92,7 @@ struct Call {
 
   int64_t group() const { return args.num_heads / args.num_kv_heads; }
   int64_t BlockBytes() const {
-    return KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits);
+    return KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits) + args.kv_block_fill;
   }
   float* Scratch(int worker) const {
     return reinterpret_cast<float*>(workspace + worker * scratch_bytes);

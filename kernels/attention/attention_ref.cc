@@ -20,7 +20,7 @@ struct SlotRef {
              args.num_kv_heads,
              args.head_dim,
              kv_head,
-             KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
+             KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits) + args.kv_block_fill,
              args.kv_bits},
         slot(of_row < row.prefix_slots ? of_row : of_row - row.prefix_slots) {}
 };

@@ -317,8 +317,9 @@ __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentio
   const BudgetAttentionRow& row = step.rows.data()[blockIdx.x];
   const int64_t group = step.num_heads / step.num_kv_heads;
   const BudgetStep<Format, kLanes> work = {
-      args, row, KvLayoutWithState(step.RunHeads(), step.head_dim, Format::Form::kBits), blockIdx.y,
-      shared};
+      args, row,
+      KvLayoutWithState(step.RunHeads(), step.head_dim, Format::Form::kBits, step.kv_block_fill),
+      blockIdx.y, shared};
   const int64_t first_head = (row.kv_head + work.kv_head) * group;
   work.Append();
   if (step.turns.exist()) work.FindTurns();

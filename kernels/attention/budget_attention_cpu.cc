@@ -93,7 +93,8 @@ struct Step {
   int64_t num_held() const { return row.num_held + 1; }
   int64_t group() const { return args.num_heads / args.num_kv_heads; }
   int64_t BlockBytes() const {
-    return KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
+    return KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits) +
+           args.kv_block_fill;
   }
   KvHead<std::byte> Head(int64_t kv_head) const {
     return {row.kv, args.num_kv_heads, args.head_dim, kv_head, BlockBytes(), args.kv_bits};

@@ -99,7 +99,8 @@ void StepRef::Evict() const {
 
 void StepAllRef(const BudgetAttentionArgs& args, QueriesRef queries) {
   const int64_t heads = args.RunHeads();
-  const int64_t block_bytes = KvBlockBytesWithState(heads, args.head_dim, args.kv_bits);
+  const int64_t block_bytes =
+      KvBlockBytesWithState(heads, args.head_dim, args.kv_bits) + args.kv_block_fill;
   for (const BudgetAttentionRow& row : args.rows) {
     for (int64_t kv_head = 0; kv_head < heads; ++kv_head) {
       const KvHead<std::byte> head{row.kv,  heads,       args.head_dim,

@@ -86,7 +86,8 @@ struct Compaction {
 
   __device__ void Copy(int64_t num_kept) const {
     const KvCompactArgs& compact = args.compact;
-    const KvLayout to = KvLayoutWithState(compact.RunHeads(), compact.head_dim, Form::kBits);
+    const KvLayout to = KvLayoutWithState(compact.RunHeads(), compact.head_dim, Form::kBits,
+                                          compact.kv_block_fill);
     const int64_t to_head = kv_head - row.kv_head;
     const KvLayout from = FullKvLayout(compact.num_kv_heads, compact.head_dim, Form::kBits);
     const TokenCopy<Form> copy = {{from, kv_head}, {to, to_head}};

@@ -40,8 +40,9 @@ struct KvCompactArgs {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;  // divides num_heads
   int64_t head_dim = 0;
-  KvBits kv_bits = {};       // elements are only copied: their type does not matter
-  int64_t run_kv_heads = 0;  // that a row's `kv` holds; 0: all num_kv_heads
+  KvBits kv_bits = {};        // elements are only copied: their type does not matter
+  int64_t run_kv_heads = 0;   // that a row's `kv` holds; 0: all num_kv_heads
+  int64_t kv_block_fill = 0;  // bytes behind each block of `kv`; `from` and `prefix` have none
 
   constexpr int64_t RunHeads() const { return run_kv_heads == 0 ? num_kv_heads : run_kv_heads; }
 };

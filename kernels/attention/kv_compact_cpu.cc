@@ -65,12 +65,10 @@ void Compaction::Copy(KvKeep kept) const {
   KvHead<const std::byte> prefix = from;
   prefix.kv = row.prefix;
   const int64_t heads = args.RunHeads();
-  const KvHead<std::byte> to{row.kv,
-                             heads,
-                             args.head_dim,
-                             kv_head - row.kv_head,
-                             KvBlockBytesWithState(heads, args.head_dim, args.kv_bits),
-                             args.kv_bits};
+  const int64_t to_block =
+      KvBlockBytesWithState(heads, args.head_dim, args.kv_bits) + args.kv_block_fill;
+  const KvHead<std::byte> to{row.kv,   heads,       args.head_dim, kv_head - row.kv_head,
+                             to_block, args.kv_bits};
   const bool all = row.num_tokens <= kept.slots();
   const int64_t num_older = kept.sinks + kept.heavy;
   auto position_of = [&](int64_t slot) {

@@ -47,7 +47,8 @@ void KeepSome(std::vector<Token>& tokens, KvKeep kept) {
 void KvCompactRef(const KvCompactArgs& args) {
   const int64_t from_block = KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits);
   const int64_t heads = args.RunHeads();
-  const int64_t to_block = KvBlockBytesWithState(heads, args.head_dim, args.kv_bits);
+  const int64_t to_block =
+      KvBlockBytesWithState(heads, args.head_dim, args.kv_bits) + args.kv_block_fill;
   for (const KvCompactRow& row : args.rows) {
     for (int64_t head = 0; head < heads; ++head) {
       const int64_t kv_head = row.kv_head + head;

@@ -16,7 +16,7 @@ struct KvHead {
   int64_t num_kv_heads;
   int64_t head_dim;
   int64_t kv_head;
-  int64_t block_bytes;  // KvBlockBytes, or KvBlockBytesWithState
+  int64_t block_bytes;  // from one block to the next
   KvBits bits = {};
 
   int64_t block_slots() const { return KvBlockSlots(bits); }

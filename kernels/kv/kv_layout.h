@@ -9,7 +9,7 @@
 
 namespace spillway::kernels {
 
-// One layer's cache of a row (spillway/kv_block.h): blocks of KvBlockSlots(bits) slots,
+// One layer's cache of a row (spillway/kv_block.h): blocks of KvBlockSlots(bits) slots that begin
 // `block_bytes` apart, with or without the state of a policy that evicts. KvHead (kv_head.h) is the
 // CPU's view of the same.
 struct KvLayout {
@@ -21,12 +21,16 @@ struct KvLayout {
 
 enum class KvPart { kKey, kValue };
 
-constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
-  return {num_kv_heads, head_dim, bits, KvBlockBytes(num_kv_heads, head_dim, bits)};
+// block_fill: bytes behind each block.
+constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {},
+                                int64_t block_fill = 0) {
+  return {num_kv_heads, head_dim, bits, KvBlockBytes(num_kv_heads, head_dim, bits) + block_fill};
 }
 
-constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
-  return {num_kv_heads, head_dim, bits, KvBlockBytesWithState(num_kv_heads, head_dim, bits)};
+constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {},
+                                     int64_t block_fill = 0) {
+  return {num_kv_heads, head_dim, bits,
+          KvBlockBytesWithState(num_kv_heads, head_dim, bits) + block_fill};
 }
 
 // Bits of K and of V at compile time.

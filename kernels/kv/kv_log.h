@@ -19,6 +19,7 @@ struct KvLogRow {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   KvBits bits = {};
+  int64_t block_fill = 0;  // bytes behind each block
 };
 
 // Copies the state of the blocks that hold tokens out: KvStateBytes of their slots.

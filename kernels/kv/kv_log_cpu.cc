@@ -13,7 +13,7 @@ KvHead<std::byte> HeadOf(const KvLogRow& row, int64_t kv_head) {
           row.num_kv_heads,
           row.head_dim,
           kv_head,
-          KvBlockBytesWithState(row.num_kv_heads, row.head_dim, row.bits),
+          KvBlockBytesWithState(row.num_kv_heads, row.head_dim, row.bits) + row.block_fill,
           row.bits};
 }
 

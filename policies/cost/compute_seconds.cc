@@ -150,7 +150,7 @@ double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t slots) 
   if (plan.kept.evicts() && rates.evicting_bytes_per_s > 0.0) {
     return Over(static_cast<double>(slots * AttendedSlotBytes(plan)), rates.evicting_bytes_per_s);
   }
-  return Over(static_cast<double>(slots * plan.slot_bytes), rates.full_bytes_per_s);
+  return Over(static_cast<double>(slots * plan.UsedSlotBytes()), rates.full_bytes_per_s);
 }
 
 // Scores, softmax and the sum of values. The softmax takes as long for heads of any width; the rest

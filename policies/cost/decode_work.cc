@@ -88,7 +88,7 @@ DecodeWork DecodeWorkOf(const Plan& plan, const Trace& trace) {
   // Two products of head_dim for each head: scores, and the sum of values.
   const int64_t run_heads = plan.shape.num_heads / plan.KvRuns();
   work.flops += 4.0 * attended * static_cast<double>(run_heads * plan.shape.head_dim);
-  work.memory_bytes += attended * static_cast<double>(plan.slot_bytes) * DeviceShareOfKv(plan);
+  work.memory_bytes += attended * static_cast<double>(plan.UsedSlotBytes()) * DeviceShareOfKv(plan);
   return work;
 }
 

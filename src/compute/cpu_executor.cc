@@ -205,9 +205,10 @@ void CpuExecutor::AttendRows(const Attend& op) {
     kernels::Attention(layer_.Attention(op, qkv, attended, sharing_rows_), workspace, pool_, isa_);
   }
   if (!compact_rows_.empty()) {
-    kernels::KvCompact({compact_rows_, plan_.kept.kind, args.token_scores_stride, shape.num_heads,
-                        shape.num_kv_heads, shape.head_dim, args.kv_bits, plan_.RunHeads()},
-                       workspace, pool_);
+    kernels::KvCompact(
+        {compact_rows_, plan_.kept.kind, args.token_scores_stride, shape.num_heads,
+         shape.num_kv_heads, shape.head_dim, args.kv_bits, plan_.RunHeads(), plan_.kv_block_fill},
+        workspace, pool_);
   }
   if (budget_rows_.empty()) return;
   kernels::BudgetAttention(layer_.Budget(op, qkv, attended, budget_rows_), workspace, pool_, isa_);
@@ -299,6 +300,7 @@ void CpuExecutor::AttendReference(const Attend& op, const PlannedLayer& layer, c
   // The reference prompt's cache has 16 bits, whatever the rows' caches have.
   args.kv_dtype = DType::kF16;
   args.kv_bits = 16;
+  args.kv_block_fill = 0;
   args.means = {};
   SumReference(layer, args, turns, tokens);
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);

@@ -72,6 +72,7 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   tensors.sinks = Sinks(op);
   tensors.kv_dtype = plan_.policy.kv_dtype;
   tensors.kv_bits = plan_.policy.kv_bits;
+  tensors.kv_block_fill = plan_.PromptBlockFill();
   tensors.turns = Turns();
   tensors.means = Means();
   return tensors;
@@ -136,7 +137,9 @@ kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float*
 kernels::BudgetAttentionArgs LayerArgs::Budget(
     const Attend& op, float* qkv, float* out,
     std::span<const kernels::BudgetAttentionRow> rows) const {
-  return {Tensors(op, qkv, out), rows, plan_.kept.kind, plan_.RunHeads()};
+  kernels::AttentionTensors tensors = Tensors(op, qkv, out);
+  tensors.kv_block_fill = plan_.kv_block_fill;
+  return {tensors, rows, plan_.kept.kind, plan_.RunHeads()};
 }
 
 std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Chunk& chunk,

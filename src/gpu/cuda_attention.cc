@@ -56,7 +56,8 @@ kernels::PrefillAttentionArgs CudaAttention::PrefillArgs(const spillway::Attend&
   args.tiles = chunk.tiles.data();
   args.num_tiles = static_cast<int64_t>(chunk.tiles.size());
   args.num_heads = plain.num_heads;
-  args.layout = kernels::FullKvLayout(plain.num_kv_heads, plain.head_dim, plain.kv_bits);
+  args.layout =
+      kernels::FullKvLayout(plain.num_kv_heads, plain.head_dim, plain.kv_bits, plain.kv_block_fill);
   args.scale = plain.scale;
   args.soft_cap = plain.soft_cap;
   args.sinks = plain.sinks;
@@ -101,7 +102,7 @@ void CudaAttention::EvictPrompts(const kernels::PrefillAttentionArgs& prefill,
                               stream);
   kernels::KvCompactAsync(
       {{chunk.compact_rows, plan_.kept.kind, prompt.columns(), shape.num_heads, shape.num_kv_heads,
-        shape.head_dim, plan_.policy.kv_bits, plan_.RunHeads()},
+        shape.head_dim, plan_.policy.kv_bits, plan_.RunHeads(), plan_.kv_block_fill},
        prompt.columns(),
        Scratch<float>(scratch_.compact_scores),
        Scratch<int32_t>(scratch_.compact_kept)},

@@ -68,8 +68,11 @@ void KvLogMoves::AddRuns(const Cell& cell, const PackedBatch& batch, std::size_t
   ForEachKvRun(plan_, row, [&](const KvRunPlace& at) {
     LoggedRow run = logged;
     run.cache = {cell.kv + (place.slot_begin + at.slot_begin) * plan_.slot_bytes,
-                 at.keep.NumHeld(logged.num_tokens), heads, plan_.shape.head_dim,
-                 plan_.policy.kv_bits};
+                 at.keep.NumHeld(logged.num_tokens),
+                 heads,
+                 plan_.shape.head_dim,
+                 plan_.policy.kv_bits,
+                 plan_.kv_block_fill};
     run.place = batch.rows[index].log_place;
     run.state_offset = KvStateBytes(heads, at.slot_begin);
     run.token_offset = at.run * token_bytes;

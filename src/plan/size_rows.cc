@@ -126,10 +126,56 @@ int64_t SlotBytes(const Plan& plan) {
       plan.RunHeads(), plan.shape.head_dim, plan.policy.kv_bits);
 }
 
-PerTier<int64_t> SlotAlign(int64_t block_slots, int64_t slot_bytes) {
-  const int64_t block_bytes = block_slots * slot_bytes;
-  const int64_t blocks_on_disk = kTileAlignBytes / std::gcd(kTileAlignBytes, block_bytes);
-  return {{block_slots, block_slots, block_slots * blocks_on_disk}};
+// Blocks that begin at whole fractions of a page, and how many of them lie together on disk.
+void FillBlocks(Plan& plan, int64_t fill) {
+  const int64_t block_slots = KvBlockSlots(plan.policy.kv_bits);
+  plan.kv_block_fill = fill;
+  plan.slot_bytes = SlotBytes(plan) + fill / block_slots;
+  const int64_t blocks_on_disk =
+      kTileAlignBytes / std::gcd(kTileAlignBytes, block_slots * plan.slot_bytes);
+  plan.slot_align = {{block_slots, block_slots, block_slots * blocks_on_disk}};
+}
+
+int64_t MeanSlots(const Workload& work) {
+  int64_t slots = 0;
+  for (const RequestShape& request : work.sample) slots += request.slots();
+  return work.sample.empty() ? work.longest.slots() : slots / std::ssize(work.sample);
+}
+
+// Bytes that a step moves of a row which is as likely in each tier as a batch's rows are: all of it
+// is read, and on disk what lies together with its newest token is written. Of rows with scores a
+// log tells the newest tokens (KvLogPlan).
+double BytesOfAStep(const Plan& plan, const PerTier<int64_t>& dealt, int64_t row_tokens) {
+  double bytes = 0.0;
+  for (const int64_t kv_class : plan.kv_class_of) {
+    for (const Tier tier : kAllTiers) {
+      int64_t slots = plan.RowSlots(tier, kv_class, row_tokens);
+      if (tier == Tier::kDisk && !UsesScores(plan.kept.kind)) slots += plan.slot_align[tier];
+      bytes += static_cast<double>(dealt[tier]) * static_cast<double>(slots * plan.slot_bytes);
+    }
+  }
+  return bytes;
+}
+
+// Decides how far apart blocks begin. A row on disk ends with a page: with its blocks as they are,
+// up to 128 of them would be needed to fill whole pages, and each row would be filled up to those.
+// Requires: the plan's classes are known.
+void ChooseFill(Plan& plan, const PerTier<int64_t>& dealt, int64_t row_tokens) {
+  FillBlocks(plan, plan.policy.kv_block_fill.value_or(0));
+  if (plan.policy.kv_block_fill || dealt[Tier::kDisk] == 0) return;
+  const int64_t block_bytes = KvBlockSlots(plan.policy.kv_bits) * plan.slot_bytes;
+  constexpr int64_t kLeastStep = 32;  // that all blocks' bytes are a multiple of
+  int64_t best = 0;
+  double least = BytesOfAStep(plan, dealt, row_tokens);
+  for (int64_t step = 2 * kLeastStep; step <= kTileAlignBytes; step *= 2) {
+    const int64_t fill = RoundUp(block_bytes, step) - block_bytes;
+    FillBlocks(plan, fill);
+    const double bytes = BytesOfAStep(plan, dealt, row_tokens);
+    if (bytes >= least) continue;
+    least = bytes;
+    best = fill;
+  }
+  FillBlocks(plan, best);
 }
 
 }  // namespace
@@ -138,10 +184,9 @@ void SizeRows(Plan& plan, const Workload& work) {
   const Policy& policy = plan.policy;
   plan.num_requests = work.num_requests;
   plan.longest = work.longest;
-  plan.slot_bytes = SlotBytes(plan);
-  plan.slot_align = SlotAlign(KvBlockSlots(policy.kv_bits), plan.slot_bytes);
   plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
   Classify(plan);
+  ChooseFill(plan, DealRows(plan.batch.rows, policy.kv_frac), MeanSlots(work));
   SizeKv(plan, work);
   SPILLWAY_CHECK(!plan.AttendsBeside() || plan.kv[Tier::kGpu].rows == 0);
   SizeHidden(plan, work);

@@ -153,6 +153,12 @@ std::vector<TokenId> ReadPromptTokens(const Config& config, const OpenedModel& m
                                              Printable(config.input.string()), tokens.size()));
 }
 
+// Makes plans of the policy lay KV and its log out as `loaded`, in whose files and memory they run.
+void PinLayout(const Plan& loaded, Policy& policy) {
+  policy.most_log_passes = loaded.kv_log.passes;
+  policy.kv_block_fill = loaded.kv_block_fill;
+}
+
 }  // namespace
 
 std::vector<TextWindow> WindowsAt(const std::vector<int64_t>& begins, int64_t window,
@@ -240,7 +246,7 @@ WindowLogprobs CalibrateStages::Score(const Setting& setting, const Supervised& 
                                       const KvPolicy& kv, const std::vector<TextWindow>& windows) {
   Policy policy = by.plan.policy;
   policy.kv = kv;
-  policy.most_log_passes = by.plan.kv_log.passes;  // the log has to fit where that plan's lies
+  PinLayout(by.plan, policy);
   KeepingJob job(tokens_, windows, FeedOf(windows.front().first - windows.front().begin));
   const Plan plan = LayOut(model_, by.plan.machine, job.Work(), policy, setting.needs);
   by.supervisor.Run(plan, MakeSchedule(plan, by.overlap), job, [](const WorkDone&) {});
@@ -259,7 +265,7 @@ void CalibrateStages::ScoreLess(const Setting& setting, const Supervised& by,
                                 const TextWindow& window, std::span<const KvLess> places,
                                 const TellLogprobs& tell, const ProgressFn& progress) {
   Policy policy = by.plan.policy;
-  policy.most_log_passes = by.plan.kv_log.passes;
+  PinLayout(by.plan, policy);
   Workload work = WorkOfLess(window, by.plan.num_requests - 1);
   work.prefix.resize(by.plan.prefix.tokens.size());
   const Plan plan = LayOut(model_, by.plan.machine, work, policy, setting.needs);

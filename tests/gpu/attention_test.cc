@@ -76,8 +76,7 @@ class Sequences {
         form_(form) {
     for (size_t i = 0; i < lengths_.size(); ++i) {
       qkv_.push_back(RandomFloats(lengths_[i] * heads.stride(), static_cast<uint32_t>(100 + i)));
-      const int64_t slot_bytes = KvSlotBytes(heads.num_kv_heads, heads.head_dim, storage.bits);
-      const auto bytes = static_cast<size_t>(Slots(i) * slot_bytes);
+      const auto bytes = static_cast<size_t>(Slots(i) * SlotBytes());
       caches_.emplace_back(bytes, std::byte{0xFF});
       gpu_caches_.push_back(std::make_unique<GpuArray<std::byte>>(caches_.back(), stream));
       scores_.emplace_back(static_cast<size_t>(heads.num_heads * kScoreStride), 0.0F);
@@ -143,7 +142,8 @@ class Sequences {
         stream_);
     KeyMeans means;
     if (form_.means != nullptr) means = {mean_table.data(), form_.means->num_spans};
-    const KvLayout layout = FullKvLayout(heads_.num_kv_heads, heads_.head_dim, storage_.bits);
+    const KvLayout layout =
+        FullKvLayout(heads_.num_kv_heads, heads_.head_dim, storage_.bits, BlockFill());
     const float* q = gpu_qkv.data();
     KvAppendAsync(
         {q + heads_.q_width(), q + heads_.q_width() + heads_.kv_width(), heads_.stride(),
@@ -186,8 +186,7 @@ class Sequences {
   // Gives the first slots, in which all sequences have the same, a place of their own on the GPU.
   void TakePrefix(int64_t num_slots) {
     prefix_slots_ = num_slots;
-    const auto bytes = static_cast<std::ptrdiff_t>(
-        num_slots * KvSlotBytes(heads_.num_kv_heads, heads_.head_dim, storage_.bits));
+    const auto bytes = static_cast<std::ptrdiff_t>(num_slots * SlotBytes());
     for (std::unique_ptr<GpuArray<std::byte>>& cache : gpu_caches_) {
       const std::vector<std::byte> whole = cache->Download();
       const std::vector<std::byte> prefix(whole.begin(), whole.begin() + bytes);
@@ -211,6 +210,11 @@ class Sequences {
   int64_t Slots(size_t sequence) const {
     return RoundUp(lengths_[sequence], KvBlockSlots(storage_.bits));
   }
+  int64_t BlockFill() const { return std::ssize(lengths_) % 2 * 96; }
+  int64_t SlotBytes() const {
+    return KvSlotBytes(heads_.num_kv_heads, heads_.head_dim, storage_.bits) +
+           BlockFill() / KvBlockSlots(storage_.bits);
+  }
   float Scale() const { return 1.0F / std::sqrt(static_cast<float>(heads_.head_dim)); }
   AttentionArgs OracleArgs(const std::vector<float>& qkv, std::vector<float>& out) const {
     AttentionArgs args;
@@ -229,6 +233,7 @@ class Sequences {
     args.window = form_.window;
     args.kv_dtype = storage_.dtype;
     args.kv_bits = storage_.bits;
+    args.kv_block_fill = BlockFill();
     args.token_scores_stride = kScoreStride;
     if (form_.turns != nullptr) args.turns = form_.turns->turns();
     if (form_.means != nullptr) args.means = form_.means->means();

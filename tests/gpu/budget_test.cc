@@ -50,6 +50,8 @@ std::span<const Shape> ShapesOf([[maybe_unused]] size_t number) {
 #endif
 }
 
+constexpr int64_t kBlockFill = 96;  // of the caches, as of rows on disk
+
 int64_t SlotsFor(int64_t tokens, KvBits bits) { return RoundUp(tokens, KvBlockSlots(bits)); }
 
 KvKeep KeepFor(const Rule& rule) {
@@ -95,7 +97,8 @@ void BudgetTest::CompareCompaction(KvBits bits) {
       GpuArray<float> scores(values, stream());
       const int64_t slots = SlotsFor(keep.slots() + 1, bits);
       const int64_t row_bytes =
-          slots * KvSlotBytesWithState(shape.num_kv_heads, shape.head_dim, bits);
+          slots * (KvSlotBytesWithState(shape.num_kv_heads, shape.head_dim, bits) +
+                   kBlockFill / KvBlockSlots(bits));
       std::vector<std::byte> expected(lengths.size() * static_cast<size_t>(row_bytes),
                                       std::byte{0x5A});
       GpuArray<std::byte> to(expected, stream());
@@ -117,7 +120,7 @@ void BudgetTest::CompareCompaction(KvBits bits) {
         slot += SlotsFor(tokens, bits);
       }
       KvCompactArgs args{rows,           rule.kind, num_slots, shape.num_heads, shape.num_kv_heads,
-                         shape.head_dim, bits};
+                         shape.head_dim, bits,      0,         kBlockFill};
       KvCompactRef(args);
       GpuArray<KvCompactRow> list(gpu_rows, stream());
       const auto places = static_cast<size_t>(shape.num_kv_heads * num_slots);
@@ -180,6 +183,7 @@ class Steps {
     args.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
     args.kv_dtype = storage_.dtype;
     args.kv_bits = storage_.bits;
+    args.kv_block_fill = kBlockFill;
     args.kind = kind_;
     const auto point = [&](const float* base, float* to) {
       args.q = base;
@@ -244,14 +248,15 @@ class Steps {
             shape_.num_kv_heads,
             shape_.head_dim,
             head,
-            KvBlockBytesWithState(shape_.num_kv_heads, shape_.head_dim, storage_.bits),
+            KvBlockBytesWithState(shape_.num_kv_heads, shape_.head_dim, storage_.bits) + kBlockFill,
             storage_.bits};
   }
 
   // Tokens 0 to held - 1, with scores.
   std::vector<std::byte> FilledCache(int64_t slots, int64_t held) const {
     const int64_t bytes =
-        slots * KvSlotBytesWithState(shape_.num_kv_heads, shape_.head_dim, storage_.bits);
+        slots * (KvSlotBytesWithState(shape_.num_kv_heads, shape_.head_dim, storage_.bits) +
+                 kBlockFill / KvBlockSlots(storage_.bits));
     AlignedBytes words = RandomWeights(bytes / 2, storage_.dtype, 11, 1.0F);
     std::vector<std::byte> cache(words.data(), words.data() + bytes);
     for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {

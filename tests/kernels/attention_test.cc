@@ -58,6 +58,11 @@ struct Sequences {
       qkv.push_back(RandomFloats(lengths[i] * stride, static_cast<uint32_t>(100 + i), 1.5F));
     }
   }
+  int64_t block_fill() const { return std::ssize(lengths) % 2 * 96; }
+  int64_t slot_bytes() const {
+    return KvSlotBytes(heads.num_kv_heads, heads.head_dim, storage.bits) +
+           block_fill() / KvBlockSlots(storage.bits);
+  }
   // Slots, at least five more than are used.
   int64_t slots(size_t sequence) const {
     return RoundUp(lengths[sequence] + 5, KvBlockSlots(storage.bits));
@@ -72,14 +77,11 @@ struct Caches {
   int64_t prefix_slots = 0;
 
   explicit Caches(const Sequences& s) {
-    for (size_t i = 0; i < s.lengths.size(); ++i)
-      kv.emplace_back(s.slots(i) *
-                      KvSlotBytes(s.heads.num_kv_heads, s.heads.head_dim, s.storage.bits));
+    for (size_t i = 0; i < s.lengths.size(); ++i) kv.emplace_back(s.slots(i) * s.slot_bytes());
   }
   // Gives the first slots, in which all sequences have the same, a place of their own.
   void TakePrefix(const Sequences& s, int64_t num_slots) {
-    const auto bytes = static_cast<std::ptrdiff_t>(
-        num_slots * KvSlotBytes(s.heads.num_kv_heads, s.heads.head_dim, s.storage.bits));
+    const auto bytes = static_cast<std::ptrdiff_t>(num_slots * s.slot_bytes());
     prefix.emplace(bytes);
     prefix_slots = num_slots;
     std::copy_n(kv[0].data(), bytes, prefix->data());
@@ -145,6 +147,7 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
   args.scale = 1.0F / std::sqrt(static_cast<float>(s.heads.head_dim));
   args.kv_dtype = s.storage.dtype;
   args.kv_bits = s.storage.bits;
+  args.kv_block_fill = s.block_fill();
   args.token_scores_stride = caches.scores_stride;
   args.window = s.window;
   args.soft_cap = s.soft_cap;

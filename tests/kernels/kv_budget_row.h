@@ -49,6 +49,8 @@ inline ThreadPool& PoolOf(int num_threads) {
 }
 
 struct BudgetRow {
+  static constexpr int64_t kBlockFill = 96;  // as of a row on disk
+
   BudgetCase c;
   KvStorage storage;
   std::vector<float> qkv;  // [token][q | k | v]
@@ -69,20 +71,18 @@ struct BudgetRow {
         qkv(RandomFloats(c.num_tokens() * c.stride(), seed, 1.5F)),
         prompt_kv(RoundUp(c.prompt, KvBlockSlots(kv.bits)) *
                   KvSlotBytes(c.num_kv_heads, c.head_dim, kv.bits)),
-        cache(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim, kv.bits)),
+        cache(num_slots() / KvBlockSlots(kv.bits) * block_bytes()),
         token_scores(static_cast<size_t>(c.num_heads * c.prompt)) {}
 
   int64_t num_slots() const { return RoundUp(c.keep.slots() + 1, KvBlockSlots(storage.bits)); }
+  int64_t block_bytes() const {
+    return KvBlockBytesWithState(c.num_kv_heads, c.head_dim, storage.bits) + kBlockFill;
+  }
   const float* q(int64_t token) const { return qkv.data() + token * c.stride(); }
   const float* k(int64_t token) const { return q(token) + c.num_heads * c.head_dim; }
   const float* v(int64_t token) const { return k(token) + c.num_kv_heads * c.head_dim; }
   KvHead<std::byte> head(int64_t kv_head) {
-    return {cache.data(),
-            c.num_kv_heads,
-            c.head_dim,
-            kv_head,
-            KvBlockBytesWithState(c.num_kv_heads, c.head_dim, storage.bits),
-            storage.bits};
+    return {cache.data(), c.num_kv_heads, c.head_dim, kv_head, block_bytes(), storage.bits};
   }
   std::set<int64_t> HeldPositions(int64_t kv_head) {
     std::set<int64_t> held;
@@ -159,7 +159,9 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
              c.num_heads,
              c.num_kv_heads,
              c.head_dim,
-             row.storage.bits},
+             row.storage.bits,
+             0,
+             BudgetRow::kBlockFill},
             workspace.span(), PoolOf(num_threads));
   row.num_held = std::min(c.prompt, c.keep.slots());
   row.position = c.prompt;
@@ -187,6 +189,7 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   args.out_stride = width + 2;
   args.rows = args_rows;
   SetShape(c, rows.front()->storage, args);
+  args.kv_block_fill = BudgetRow::kBlockFill;
   const std::vector<float>& sinks = rows.front()->sinks;
   args.sinks = sinks.empty() ? nullptr : sinks.data();
   args.kind = c.kind;

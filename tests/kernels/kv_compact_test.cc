@@ -17,6 +17,7 @@ namespace {
 struct Prompt {
   BudgetCase c;
   KvBits bits = {};
+  int64_t block_fill;
   AlignedBytes from;
   AlignedBytes to;
   std::vector<float> scores;  // [num_heads][prompt + 2]
@@ -24,8 +25,9 @@ struct Prompt {
   Prompt(const BudgetCase& budget_case, uint32_t seed, KvBits kv_bits = {})
       : c(budget_case),
         bits(kv_bits),
+        block_fill(seed % 2 * 96),
         from(RoundUp(c.prompt, KvBlockSlots(bits)) * KvSlotBytes(c.num_kv_heads, c.head_dim, bits)),
-        to(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim, bits)),
+        to(num_slots() / KvBlockSlots(bits) * to_block()),
         scores(static_cast<size_t>(c.num_heads * stride())) {
     std::mt19937 random(seed);
     for (std::byte& byte : from.span()) byte = std::byte(random() & 0xFF);
@@ -34,6 +36,9 @@ struct Prompt {
   }
   int64_t stride() const { return c.prompt + 2; }
   int64_t num_slots() const { return RoundUp(c.keep.slots() + 1, KvBlockSlots(bits)); }
+  int64_t to_block() const {
+    return KvBlockBytesWithState(c.num_kv_heads, c.head_dim, bits) + block_fill;
+  }
   KvCompactRow Row(AlignedBytes& kv) const {
     return {const_cast<AlignedBytes&>(from).data(),
             scores.data(),
@@ -54,7 +59,7 @@ struct Prompt {
     return row;
   }
   KvCompactArgs Args(std::span<const KvCompactRow> rows) const {
-    return {rows, c.kind, stride(), c.num_heads, c.num_kv_heads, c.head_dim, bits};
+    return {rows, c.kind, stride(), c.num_heads, c.num_kv_heads, c.head_dim, bits, 0, block_fill};
   }
   double Score(int64_t kv_head, int64_t token) const {
     double sum = 0;
@@ -97,12 +102,8 @@ void ExpectKept(Prompt& prompt, int64_t kv_head) {
                                kv_head,
                                KvBlockBytes(c.num_kv_heads, c.head_dim, prompt.bits),
                                prompt.bits};
-  const KvHead<std::byte> to{prompt.to.data(),
-                             c.num_kv_heads,
-                             c.head_dim,
-                             kv_head,
-                             KvBlockBytesWithState(c.num_kv_heads, c.head_dim, prompt.bits),
-                             prompt.bits};
+  const KvHead<std::byte> to{prompt.to.data(), c.num_kv_heads,    c.head_dim,
+                             kv_head,          prompt.to_block(), prompt.bits};
   const auto equal = [](const std::byte* a, const std::byte* b, int64_t bytes) {
     return std::equal(a, a + bytes, b);
   };

@@ -31,7 +31,9 @@ class KvOffsetTest : public testing::Test {
 
   static std::vector<KvLayout> Layouts(const Heads& heads) {
     return {FullKvLayout(heads.num_kv_heads, heads.head_dim, kBits),
-            KvLayoutWithState(heads.num_kv_heads, heads.head_dim, kBits)};
+            KvLayoutWithState(heads.num_kv_heads, heads.head_dim, kBits),
+            FullKvLayout(heads.num_kv_heads, heads.head_dim, kBits, 96),
+            KvLayoutWithState(heads.num_kv_heads, heads.head_dim, kBits, 32)};
   }
   // Layout by which the CPU's kernels read and write.
   static KvHead<std::byte> OnCpu(std::byte* none, const KvLayout& layout, int64_t head) {

@@ -28,7 +28,8 @@ class Log {
         tokens_(row.c.steps * stride()) {}
 
   static KvLogRow RowOf(BudgetRow& row) {
-    return {row.cache.data(), row.num_held, row.c.num_kv_heads, row.c.head_dim, row.storage.bits};
+    return {row.cache.data(), row.num_held,     row.c.num_kv_heads,
+            row.c.head_dim,   row.storage.bits, BudgetRow::kBlockFill};
   }
   void Take(BudgetRow& row) {
     TakeState(RowOf(row), state_.data());

@@ -300,8 +300,8 @@ TEST(PlanTest, WeightsOnDiskBounceByThemselves) {
   EXPECT_EQ(bounce.rows_out.region.bytes, 0);
 }
 
-// Eight slots of opt-125m, with scores and positions, are 6.19 pages of the disk: there a row's
-// slots are a multiple of 128, in memory of 8 all the same.
+// Eight slots of opt-125m, with scores and positions, are 6.19 pages of the disk: they lie in 6.5
+// each, two such blocks together on disk, in memory one as ever.
 TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   Policy policy = Batches(8, 1);
   policy.kv.kind = KvPolicyKind::kH2o;
@@ -311,11 +311,41 @@ TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   const Plan in_memory = LayOut(MakeModel(shape), MachineWith(0), work, policy, kNeeds);
   policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
   const Plan mixed = LayOut(MakeModel(shape), MachineWith(0), work, policy, kNeeds);
+  EXPECT_EQ(in_memory.kv_block_fill, 0);
+  EXPECT_EQ(mixed.kv_block_fill, 26'624 - 25'344);
+  EXPECT_EQ(mixed.slot_align, (PerTier<int64_t>{{8, 8, 16}}));
   EXPECT_EQ(mixed.RowSlots(Tier::kCpu, 0, 544), 112);  // 109 tokens and the newest
-  EXPECT_EQ(mixed.RowSlots(Tier::kDisk, 0, 544), 128);
-  EXPECT_EQ(mixed.MostHeadSlots(544), 128);
-  EXPECT_EQ(in_memory.MostHeadSlots(544), 112);
-  EXPECT_EQ(2 * mixed.kv[Tier::kCpu].region.bytes, in_memory.kv[Tier::kCpu].region.bytes);
+  EXPECT_EQ(mixed.RowSlots(Tier::kDisk, 0, 544), 112);
+  EXPECT_EQ(mixed.kv[Tier::kCpu].region.bytes, 4 * 12 * 112 / 8 * 26'624);
+  EXPECT_EQ(in_memory.kv[Tier::kCpu].region.bytes, 8 * 12 * 112 / 8 * 25'344);
+}
+
+// KV on disk costs the space that it costs in memory, but for parts of pages.
+TEST(PlanTest, RowsOnDiskTakeHardlyMoreThanInMemory) {
+  for (const char* name : {"opt-125m", "opt-1.3b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen2.5-7b",
+                           "gemma-2-2b", "phi-4", "mistral-7b"}) {
+    const std::optional<ModelShape> shape = BuiltInShape(name);
+    ASSERT_TRUE(shape.has_value()) << name;
+    for (const KvBits bits : {KvBits(16), KvBits(8, 4), KvBits(8)}) {
+      for (const double kept : {1.0, 0.2}) {
+        SCOPED_TRACE(CaseOf("model", name, "bits", bits, "kept", kept));
+        Policy policy = Batches(8, 1);
+        policy.kv_bits = bits;
+        if (kept < 1.0) {
+          policy.kv.kind = KvPolicyKind::kH2o;
+          policy.kv.budget = {{kept, 0}, {}, {}};
+        }
+        const auto bytes_on = [&](Tier tier) {
+          policy.kv_frac = {};
+          policy.kv_frac[tier] = 1.0;
+          return LayOut(MakeModel(*shape), MachineWith(0), WorkOf(8, {512, 512}), policy, kNeeds)
+              .KvBytes();
+        };
+        const auto in_memory = static_cast<double>(bytes_on(Tier::kCpu));
+        EXPECT_LE(static_cast<double>(bytes_on(Tier::kDisk)) / in_memory, kept < 1.0 ? 1.25 : 1.08);
+      }
+    }
+  }
 }
 
 // Of a model in which every other layer sees a window, those layers hold a window's slots.
