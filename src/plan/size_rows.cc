@@ -45,16 +45,41 @@ PerTier<int64_t> DealRows(int64_t rows, const PerTier<double>& frac) {
   return dealt;
 }
 
+// Rows of the sample that have one number of tokens.
+struct AlikeRows {
+  int64_t tokens;
+  int64_t count;
+};
+
+// Those with most tokens first.
+std::vector<AlikeRows> LongestFirst(std::vector<int64_t> tokens) {
+  std::ranges::sort(tokens, std::greater<>());
+  std::vector<AlikeRows> rows;
+  for (const int64_t of_row : tokens) {
+    if (rows.empty() || rows.back().tokens != of_row) rows.push_back({of_row, 0});
+    ++rows.back().count;
+  }
+  return rows;
+}
+
 // Room of one tier for its share of a batch, so that any of the rows fit, as many as the tier was
-// dealt; their sizes are those of the sample. A row beyond the sample may be longer than all of it:
-// the tier with the most rows must at least hold that one alone.
-RowShare ShareOf(Tier tier, const PerTier<int64_t>& dealt, const std::vector<int64_t>& sizes,
-                 int64_t longest) {
+// dealt; their sizes are those of the sample, by size_of(tokens), which never falls as tokens rise.
+// A row beyond the sample may be longer than all of it: the tier with the most rows must at least
+// hold that one alone.
+template <typename F>
+RowShare ShareOf(Tier tier, const PerTier<int64_t>& dealt, const std::vector<AlikeRows>& sample,
+                 int64_t longest, F size_of) {
   RowShare share;
   share.rows = dealt[tier];
-  share.size = SumOfLargest(sizes, share.rows);
+  int64_t left = share.rows;
+  for (const AlikeRows& rows : sample) {
+    const int64_t count = std::min(rows.count, left);
+    if (count == 0) break;
+    share.size += count * size_of(rows.tokens);
+    left -= count;
+  }
   const Tier roomiest = std::ranges::max(kAllTiers, {}, [&](Tier of) { return dealt[of]; });
-  if (tier == roomiest) share.size = std::max(share.size, longest);
+  if (tier == roomiest) share.size = std::max(share.size, size_of(longest));
   return share;
 }
 
@@ -79,16 +104,16 @@ void Classify(Plan& plan) {
 // Room for a batch's rows in each tier and class, and where each block's begins.
 void SizeKv(Plan& plan, const Workload& work) {
   const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.kv_frac);
+  std::vector<int64_t> tokens;
+  for (const RequestShape& request : work.sample) tokens.push_back(request.slots());
+  const std::vector<AlikeRows> sample = LongestFirst(std::move(tokens));
   for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
     const auto kv_class = static_cast<int64_t>(index);
     for (const Tier tier : kAllTiers) {
       if (dealt[tier] == 0) continue;
-      std::vector<int64_t> slots;
-      for (const RequestShape& request : work.sample) {
-        slots.push_back(plan.RowSlots(tier, kv_class, request.slots()));
-      }
-      const int64_t longest = plan.RowSlots(tier, kv_class, work.longest.slots());
-      const RowShare share = ShareOf(tier, dealt, slots, longest);
+      const RowShare share =
+          ShareOf(tier, dealt, sample, work.longest.slots(),
+                  [&](int64_t row_tokens) { return plan.RowSlots(tier, kv_class, row_tokens); });
       plan.kv_classes[index].slots[tier] = share.size;
       plan.kv[tier].rows = share.rows;
       plan.kv[tier].size = std::max(plan.kv[tier].size, share.size);
@@ -115,8 +140,9 @@ void SizeHidden(Plan& plan, const Workload& work) {
   plan.batch.logits =
       std::max(plan.batch.rows, std::min(kScoredAtATime, SumOfLargest(logits, plan.batch.rows)));
   const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.activation_frac);
+  const std::vector<AlikeRows> sample = LongestFirst(std::move(prompts));
   for (const Tier tier : kAllTiers) {
-    plan.hidden[tier] = ShareOf(tier, dealt, prompts, work.longest.fed_tokens());
+    plan.hidden[tier] = ShareOf(tier, dealt, sample, work.longest.fed_tokens(), std::identity());
     plan.batch.prompt_tokens += plan.hidden[tier].size;
   }
 }
@@ -145,11 +171,13 @@ int64_t MeanSlots(const Workload& work) {
 // Bytes that a step moves of a row which is as likely in each tier as a batch's rows are: all of it
 // is read, and on disk what lies together with its newest token is written. Of rows with scores a
 // log tells the newest tokens (KvLogPlan).
-double BytesOfAStep(const Plan& plan, const PerTier<int64_t>& dealt, int64_t row_tokens) {
+double BytesOfAStep(const Plan& plan, const PerTier<int64_t>& dealt,
+                    const std::vector<int64_t>& class_slots) {
   double bytes = 0.0;
   for (const int64_t kv_class : plan.kv_class_of) {
     for (const Tier tier : kAllTiers) {
-      int64_t slots = plan.RowSlots(tier, kv_class, row_tokens);
+      int64_t slots =
+          RoundUp(class_slots[static_cast<std::size_t>(kv_class)], plan.slot_align[tier]);
       if (tier == Tier::kDisk && !UsesScores(plan.kept.kind)) slots += plan.slot_align[tier];
       bytes += static_cast<double>(dealt[tier]) * static_cast<double>(slots * plan.slot_bytes);
     }
@@ -165,12 +193,15 @@ void ChooseFill(Plan& plan, const PerTier<int64_t>& dealt, int64_t row_tokens) {
   if (plan.policy.kv_block_fill || dealt[Tier::kDisk] == 0) return;
   const int64_t block_bytes = KvBlockSlots(plan.policy.kv_bits) * plan.slot_bytes;
   constexpr int64_t kLeastStep = 32;  // that all blocks' bytes are a multiple of
+  std::vector<int64_t> slots;         // of a row in each class, in whole blocks
+  for (int64_t kv_class = 0; kv_class < std::ssize(plan.kv_classes); ++kv_class)
+    slots.push_back(plan.RowSlots(Tier::kCpu, kv_class, row_tokens));
   int64_t best = 0;
-  double least = BytesOfAStep(plan, dealt, row_tokens);
+  double least = BytesOfAStep(plan, dealt, slots);
   for (int64_t step = 2 * kLeastStep; step <= kTileAlignBytes; step *= 2) {
     const int64_t fill = RoundUp(block_bytes, step) - block_bytes;
     FillBlocks(plan, fill);
-    const double bytes = BytesOfAStep(plan, dealt, row_tokens);
+    const double bytes = BytesOfAStep(plan, dealt, slots);
     if (bytes >= least) continue;
     least = bytes;
     best = fill;
