@@ -41,10 +41,12 @@ struct Decode : DecodeFrame {
     int64_t slot;
   };
   static constexpr int64_t kNextTask = -1;
+  StepPlace far_step = {false, 0};  // steps_ahead steps after the one that is read
   StepPlace After(const StepPlace& at) const;
-  // First heads' runs in the step after, and in one some steps after.
+  // First heads' runs in the step after, and in one some steps after. Requires: called once for
+  // each step, in their order.
   NextRun RunOf(const StepPlace& at) const;
-  NextRuns RunsAfter(const StepPlace& at) const;
+  NextRuns RunsAfter(const StepPlace& at);
   void FetchState(int64_t visit, int64_t slot) const;
   // Means of the keys of a step, which is a block of codes.
   BlockMeans MeansAt(int64_t visit, int64_t slot) const {
@@ -68,16 +70,16 @@ struct Decode : DecodeFrame {
                    float* to) const;
   template <int kQueries>
   void ScoreQueries(int64_t count, const float* of_queries, float* to, LinesAhead& ahead) const;
-  void Scores(int64_t begin) const;
+  void Scores(int64_t begin);
   void Softmax(int64_t begin) const;
   void AddInPlace(const typename Added::Step& step, int64_t count, const ValueArgs& add) const;
   void AddShared(const typename Added::Step& step, int64_t count, const ValueArgs& add) const;
-  void Values(int64_t begin) const;
+  void Values(int64_t begin);
   void FinishFactors() const;
   void StoreOutputs() const;
 
   int64_t Visible(int64_t begin) const { return MinOf(kAttentionKeys, num_slots - begin); }
-  void Attend() const;
+  void Attend();
 };
 
 // The queries' heads lie side by side, and so do their outputs.
@@ -120,11 +122,9 @@ NextRun Decode<Form, kDim>::RunOf(const StepPlace& at) const {
 }
 
 template <typename Form, int64_t kDim>
-NextRuns Decode<Form, kDim>::RunsAfter(const StepPlace& at) const {
-  const StepPlace next = After(at);
-  StepPlace later = next;
-  for (int64_t step = 1; step < steps_ahead; ++step) later = After(later);
-  return {RunOf(next), RunOf(later)};
+NextRuns Decode<Form, kDim>::RunsAfter(const StepPlace& at) {
+  far_step = After(far_step);
+  return {RunOf(After(at)), RunOf(far_step)};
 }
 
 // Prefetches the scores and positions of a step's slots, which lie behind the values and are
@@ -200,7 +200,7 @@ void Decode<Form, kDim>::ScoreShared(const typename Keys::Step& step, int64_t co
 
 // Lanes past the last slot hold meaningless scores; Softmax replaces them.
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::Scores(int64_t begin) const {
+void Decode<Form, kDim>::Scores(int64_t begin) {
   const int64_t visible = Visible(begin);
   const int64_t queries = keys.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
@@ -265,7 +265,7 @@ void Decode<Form, kDim>::AddShared(const typename Added::Step& step, int64_t cou
 }
 
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::Values(int64_t begin) const {
+void Decode<Form, kDim>::Values(int64_t begin) {
   const int64_t visible = Visible(begin);
   const int64_t queries = values.shares ? group : 1;  // of a visit
   for (int64_t slot = 0; slot < visible; slot += kStep) {
@@ -311,8 +311,9 @@ void Decode<Form, kDim>::StoreOutputs() const {
 }
 
 template <typename Form, int64_t kDim>
-void Decode<Form, kDim>::Attend() const {
+void Decode<Form, kDim>::Attend() {
   LoadQueries();
+  for (int64_t step = 1; step < steps_ahead; ++step) far_step = After(far_step);
   for (int64_t begin = 0; begin < num_slots; begin += kAttentionKeys) {
     Scores(begin);
     Softmax(begin);

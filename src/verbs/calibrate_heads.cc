@@ -176,7 +176,7 @@ class HeadStages final : public CalibrateStages {
     }
     const int64_t full = RoundUp(size_.tokens, KvBlockSlots(16)) * shape.num_layers *
                          KvSlotBytes(shape.num_kv_heads, shape.head_dim, 16);
-    return static_cast<double>(slots * coded_.slot_bytes) / static_cast<double>(full);
+    return static_cast<double>(slots * coded_.UsedSlotBytes()) / static_cast<double>(full);
   }
 
   void RefuseTooFewBytes() const {

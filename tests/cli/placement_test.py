@@ -19,9 +19,10 @@ from family_variants import FAMILY_VARIANTS
 from placements import (
     EMULATED, EVICTING, H2O, LARGE, ON_HOST, PARITY_MODELS, QUANTISED, WINDOW, check, run, in_turn)
 
+FEW_TOKENS = ["--kv-policy", "h2o", "--kv-heavy", 5, "--kv-recent", 1]
 KV_POLICIES = [
     H2O,
-    ["--kv-policy", "h2o", "--kv-heavy", 5, "--kv-recent", 1],
+    FEW_TOKENS,
     ["--kv-policy", "h2o-flexgen", "--kv-budget", 9],
     WINDOW,
 ]
@@ -71,7 +72,8 @@ def check_whole_budget(binary, source, folder, flags):
 
 
 def check_log(binary, source, folder):
-    """Where tokens have scores, rows on disk that the CPU attends to are not written whole in each pass."""
+    """Where tokens have scores, rows on disk that the CPU attends to are not written whole in each pass, but for those of a
+    few tokens, which are no more than a log of them."""
     on_disk = ["--percent", 0, 0, 0, 0, 0, 0]
     cases = [(on_disk, True), ([*on_disk, "--cpu-attention", *EMULATED], True), ([*on_disk, *EMULATED], False), ([], False)]
     failures = 0
@@ -79,7 +81,7 @@ def check_log(binary, source, folder):
         for flags, wanted in cases:
             _, report = run(binary, ["--model", harness.BUNDLED_MODEL, *kv_policy], source, folder, flags)
             every = report["kv"]["written_whole_every"]
-            if (wanted and kv_policy != WINDOW) != (every is not None and every > 1):
+            if (wanted and kv_policy not in (WINDOW, FEW_TOKENS)) != (every is not None and every > 1):
                 print(f"FAILED {kv_policy} {flags}: KV on disk is written whole every {every} passes")
                 failures += 1
     return failures
