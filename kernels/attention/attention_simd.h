@@ -259,9 +259,7 @@ template <bool kValues>
 WidenedBlock Attend<Form>::Widen(int64_t begin, int64_t count) const {
   const WidenedBlock block = {widened, padded_dim};
   if constexpr (kBits<kValues> < 16) {
-    const auto coded = Coded<kValues>(begin, count);
-    for (int64_t slot = 0; slot < count; ++slot)
-      DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim);
+    DecodeSlots(Coded<kValues>(begin, count), count, padded_dim, widened);
     return block;
   }
   const int64_t ahead = Ahead<kValues>(begin);

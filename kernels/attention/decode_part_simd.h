@@ -240,9 +240,7 @@ LinesAhead DecodePart<Form, kValues, kDim>::RunAhead(const Step& step, int64_t r
 template <typename Form, bool kValues, int64_t kDim>
 void DecodePart<Form, kValues, kDim>::Widen(const Step& step, int64_t count) const {
   if constexpr (kBits < 16) {
-    const CodedBlock<kBits> coded = Coded(step);
-    for (int64_t slot = 0; slot < count; ++slot)
-      DecodeSlot(coded, slot, of.padded_dim, of.run + slot * of.padded_dim);
+    DecodeSlots(Coded(step), count, of.padded_dim, of.run);
     return;
   }
   const int64_t dim = kDim > 0 ? kDim : of.args.head_dim;

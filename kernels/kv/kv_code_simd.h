@@ -164,23 +164,38 @@ inline Simd::F DecodeVector(const std::byte* codes, const float* range) {
   return Simd::Fma(Simd::Set(range[1]), code, Simd::Set(range[0]));
 }
 
-// One slot's values to `to`, [padded_dim].
+// Values of slots [0, count), in a KV block or more, to `to`, [slot][padded_dim].
 template <int kBits>
-void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim, float* to) {
-  const std::byte* codes = block.At(slot);
-  const float* range = block.RangesAt(slot);
-  const BlockLines lines = block.LinesAt(slot);
-  int64_t d = 0;
-  for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += block.kGroupFloats) {
-    lines.Fetch(block.VisitOf(slot, d / kKvGroup));
-    Simd::F value[kGroupVectors];
-    DecodeGroup<kBits>(codes + d * kBits / 8, range, value);
-    for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(to + d + v * Simd::kLanes, value[v]);
+void DecodeSlots(const CodedBlock<kBits>& block, int64_t count, int64_t padded_dim, float* to) {
+  const int64_t code_bytes = block.code_bytes();
+  for (int64_t begin = 0; begin < count; begin += kKvCodedBlockSlots) {
+    const int64_t slots = MinOf(kKvCodedBlockSlots, count - begin);
+    const BlockLines lines = block.LinesAt(begin);
+    const std::byte* codes = block.At(begin);
+    const float* range = block.RangesAt(begin);
+    float* out = to + begin * padded_dim;
+    int64_t d = 0;
+    for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += block.kGroupFloats) {
+      const int64_t visit = block.VisitOf(begin, d / kKvGroup);
+      for (int64_t slot = 0; slot < slots; ++slot) {
+        lines.Fetch(visit + slot);
+        Simd::F value[kGroupVectors];
+        DecodeGroup<kBits>(codes + slot * code_bytes + d * kBits / 8, range + 2 * slot, value);
+        float* of_slot = out + slot * padded_dim + d;
+        for (int64_t v = 0; v < kGroupVectors; ++v)
+          Simd::Store(of_slot + v * Simd::kLanes, value[v]);
+      }
+    }
+    for (int64_t slot = 0; slot < slots && d < padded_dim; ++slot) {
+      if (d < block.head_dim) lines.Fetch(block.VisitOf(begin, d / kKvGroup) + slot);
+      for (int64_t rest = d; rest < padded_dim; rest += Simd::kLanes) {
+        const std::byte* at = codes + slot * code_bytes + rest * kBits / 8;
+        const bool is_there = rest < block.head_dim;
+        Simd::Store(out + slot * padded_dim + rest,
+                    is_there ? DecodeVector<kBits>(at, range + 2 * slot) : Simd::Zero());
+      }
+    }
   }
-  if (d < block.head_dim) lines.Fetch(block.VisitOf(slot, d / kKvGroup));
-  for (; d < block.head_dim; d += Simd::kLanes)
-    Simd::Store(to + d, DecodeVector<kBits>(codes + d * kBits / 8, range));
-  for (; d < padded_dim; d += Simd::kLanes) Simd::Store(to + d, Simd::Zero());
 }
 
 // acc = acc + weights . values of some registers from element d, over slots [0, end), slot by slot.
