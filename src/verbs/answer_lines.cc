@@ -155,6 +155,11 @@ class AnswerStages final : public Stages {
     return MakeQuickProfile(setting, work, output_.line());
   }
 
+  Policy ChoosePolicy(const Setting& setting, const Workload& work) override {
+    output_.line().Note("choosing a policy");
+    return Stages::ChoosePolicy(setting, work);
+  }
+
   // Plans for the whole input, whatever an interrupted run has left of it.
   Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
     Plan plan = Stages::PlanFor(setting, work, policy);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "spillway/error.h"
+#include "spillway/round.h"
 
 namespace spillway {
 
@@ -21,11 +23,26 @@ bool BatchPlaces::Admits(const RequestShape& row) const {
   return !IsFull() && KvTier(row.slots()) && HiddenTier(row.fed_tokens());
 }
 
+// A row is admitted, gets a tier and then its places: each asks for its slots, which takes long
+// where every KV head has a budget of its own.
+const BatchPlaces::RowSlots& BatchPlaces::SlotsOf(int64_t row_tokens) const {
+  if (last_slots_.row_tokens == row_tokens) return last_slots_;
+  last_slots_ = {row_tokens, std::move(last_slots_.of_class)};
+  last_slots_.of_class.clear();
+  for (int64_t kv_class = 0; kv_class < std::ssize(plan_->kv_classes); ++kv_class)
+    last_slots_.of_class.push_back(plan_->RowSlots(Tier::kCpu, kv_class, row_tokens));
+  return last_slots_;
+}
+
+int64_t BatchPlaces::SlotsIn(Tier tier, std::size_t kv_class, int64_t row_tokens) const {
+  return RoundUp(SlotsOf(row_tokens).of_class[kv_class], plan_->slot_align[tier]);
+}
+
 std::optional<Tier> BatchPlaces::KvTier(int64_t row_tokens) const {
   const auto found = std::ranges::find_if(kAllTiers, [&](Tier tier) {
     if (!HasLogPlace(tier, row_tokens)) return false;
     for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
-      const int64_t slots = plan_->RowSlots(tier, static_cast<int64_t>(kv_class), row_tokens);
+      const int64_t slots = SlotsIn(tier, kv_class, row_tokens);
       const auto holds = [&](const Gap& gap) { return gap.size >= slots; };
       if (std::ranges::none_of(gaps_[tier][kv_class], holds)) return false;
     }
@@ -64,8 +81,7 @@ RowPlaces BatchPlaces::Take(const RequestShape& row) {
 }
 
 KvPlace BatchPlaces::TakeSlots(Tier tier, std::size_t kv_class, int64_t row_tokens) {
-  const auto index = static_cast<int64_t>(kv_class);
-  const int64_t slots = plan_->RowSlots(tier, index, row_tokens);
+  const int64_t slots = SlotsIn(tier, kv_class, row_tokens);
   Gaps& gaps = gaps_[tier][kv_class];
   // The smallest that is large enough, the first of equals.
   auto best = gaps.end();

@@ -54,6 +54,13 @@ class BatchPlaces {
   };
   using Gaps = std::vector<Gap>;  // ascending, never touching
 
+  // Slots of a row in each class, in whole KV blocks, and their number in a tier.
+  struct RowSlots {
+    int64_t row_tokens = -1;
+    std::vector<int64_t> of_class;
+  };
+  const RowSlots& SlotsOf(int64_t row_tokens) const;
+  int64_t SlotsIn(Tier tier, std::size_t kv_class, int64_t row_tokens) const;
   std::optional<Tier> KvTier(int64_t row_tokens) const;
   std::optional<Tier> HiddenTier(int64_t fed_tokens) const;
   bool HasLogPlace(Tier tier, int64_t row_tokens) const;
@@ -63,6 +70,7 @@ class BatchPlaces {
 
   const Plan* plan_;
   PerTier<std::vector<Gaps>> gaps_;      // [class]
+  mutable RowSlots last_slots_;          // of the row that was asked for last
   std::vector<bool> log_places_;         // of KvLogPlan: whether a row has it
   PerTier<int64_t> hidden_tokens_ = {};  // that rows feed into the next pass
   PerTier<int64_t> hidden_rows_ = {};
