@@ -14,6 +14,7 @@
 #include "src/base/part_file.h"
 #include "src/base/size_text.h"
 #include "src/requests/input_file.h"
+#include "src/requests/input_form.h"
 #include "src/verbs/inspect_row.h"
 #include "src/verbs/line_counts.h"
 
@@ -90,6 +91,19 @@ std::string NextOfOutput(const Path& file, const LineCounts& counts) {
                                 Printable(file.string(), 200)));
 }
 
+// After the counts of a file of requests.
+std::string NextOfInput(const Path& file, const LineCounts& counts) {
+  const std::string name = Printable(file.string(), 200);
+  const std::string_view verb = counts.num_texts > counts.num_prompts ? "score" : "generate";
+  std::string text =
+      InspectRow("next", fmt::format("spillway plan --model DIR --input {}", name)) +
+      InspectRow("",
+                 fmt::format("spillway {} --model DIR --input {} --output OUT.jsonl", verb, name));
+  if (FormOf(file) == InputForm::kPlainLines)
+    text += InspectRow("", fmt::format("spillway score --model DIR --perplexity {}", name));
+  return text;
+}
+
 }  // namespace
 
 std::optional<std::string> DescribeRunFile(const Path& file) {
@@ -102,13 +116,9 @@ std::optional<std::string> DescribeRunFile(const Path& file) {
   }
   const LineCounts counts = CountLines(file, kMaxLineBytes);
   if (counts.kind == LinesKind::kOther && file.extension() != ".part") return std::nullopt;
+  if (counts.kind == LinesKind::kTokenCounts) return counts.Text();
   if (counts.kind != LinesKind::kRequests) return counts.Text() + NextOfOutput(file, counts);
-  const std::string name = Printable(file.string(), 200);
-  return counts.Text() +
-         InspectRow("next", fmt::format("spillway plan --model DIR --input {}", name)) +
-         InspectRow(
-             "", fmt::format("spillway {} --model DIR --input {} --output OUT.jsonl",
-                             counts.num_texts > counts.num_prompts ? "score" : "generate", name));
+  return counts.Text() + NextOfInput(file, counts);
 }
 
 }  // namespace spillway

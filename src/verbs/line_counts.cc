@@ -13,6 +13,7 @@
 
 #include "spillway/error.h"
 #include "src/base/stop_signal.h"
+#include "src/requests/input_form.h"
 #include "src/requests/line_json.h"
 #include "src/requests/line_source.h"
 #include "src/unicode/utf8.h"
@@ -33,6 +34,7 @@ LinesKind KindOf(const json& line) {
   for (const char* key :
        {"prompt", "messages", "token_ids", "text", "context", "context_token_ids", "body"})
     if (has(key)) return LinesKind::kRequests;
+  if (has("custom_id") && has("num_tokens")) return LinesKind::kTokenCounts;
   return LinesKind::kOther;
 }
 
@@ -123,11 +125,22 @@ void AddAnswer(const json& line, int64_t number, LineCounts& counts) {
     return AddError(error->at("code").get<std::string>(), number, counts);
   if (counts.kind == LinesKind::kAnswers) {
     AddCompletion(line, counts);
+  } else if (counts.kind == LinesKind::kTokenCounts) {
+    counts.prompt_tokens.Add(line.at("num_tokens").get<int64_t>());
   } else {
     counts.new_tokens.Add(line.at("num_tokens").get<int64_t>());
     counts.logprob_sum += line.at("logprob_sum").get<double>();
   }
   ++counts.num_answers;
+}
+
+// A prompt in a file of plain lines.
+void AddText(const Line& line, LineCounts& counts) {
+  ++counts.num_lines;
+  if (line.too_long) return AddError("line_too_long", line.number, counts);
+  if (!IsValidUtf8(line.text)) return AddError("invalid_utf8", line.number, counts);
+  ++counts.num_prompts;
+  counts.characters.Add(NumCharacters(line.text));
 }
 
 void AddLine(const Line& line, LineCounts& counts) {
@@ -163,6 +176,13 @@ std::string RequestsText(const LineCounts& counts) {
   if (counts.given_ids.sum > 0)
     text += InspectRow("token ids", LengthText(counts.given_ids, "in all"));
   return text;
+}
+
+std::string TokenCountsText(const LineCounts& counts) {
+  return InspectRow("tokens",
+                    fmt::format("of {} prompts: {}, {} lines with errors", counts.num_answers,
+                                LengthText(counts.prompt_tokens, "in all"),
+                                counts.num_lines - counts.num_answers));
 }
 
 // The most frequent ones, a line each.
@@ -220,7 +240,9 @@ void LengthCount::Add(int64_t length) {
 }
 
 std::string LineCounts::Text() const {
-  std::string text = kind == LinesKind::kRequests ? RequestsText(*this) : AnswersText(*this);
+  std::string text = kind == LinesKind::kRequests      ? RequestsText(*this)
+                     : kind == LinesKind::kTokenCounts ? TokenCountsText(*this)
+                                                       : AnswersText(*this);
   for (const auto& [code, error] : errors) {
     text += InspectRow("error", error.num_lines == 1
                                     ? fmt::format("{}: line {}", code, error.first_line)
@@ -233,9 +255,15 @@ std::string LineCounts::Text() const {
 LineCounts CountLines(const std::filesystem::path& file, int64_t max_line_bytes) {
   LineSource lines(file, file.string(), max_line_bytes);
   LineCounts counts;
+  const bool plain = FormOf(file) == InputForm::kPlainLines;
+  if (plain) counts.kind = LinesKind::kRequests;
   while (const std::optional<Line> line = lines.Next()) {
     if (line->number % kLinesPerStopCheck == 0) ThrowIfStopRequested();
     if (line->blank) continue;
+    if (plain) {
+      AddText(*line, counts);
+      continue;
+    }
     if (counts.num_lines == 0 && file.extension() == ".jsonl") {
       AddLine(*line, counts);
       if (counts.kind == LinesKind::kOther) counts.kind = LinesKind::kRequests;

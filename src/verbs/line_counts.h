@@ -9,7 +9,7 @@
 
 namespace spillway {
 
-enum class LinesKind { kOther, kRequests, kAnswers, kScores };
+enum class LinesKind { kOther, kRequests, kAnswers, kScores, kTokenCounts };
 
 // A number of each line: its sum and the largest.
 struct LengthCount {
@@ -55,8 +55,9 @@ struct LineCounts {
   std::string Text() const;
 };
 
-// Reads `file` once, decompressed; the first line decides of the kind, and a name that ends in
-// ".jsonl" is of requests where that line is of none. Throws: Error kIo, kInput.
+// Reads `file` once, decompressed. Of a file of plain lines (input_form.h) each is a prompt; of
+// others the first line decides of the kind, and a name that ends in ".jsonl" is of requests where
+// that line is of none. Throws: Error kIo, kInput.
 LineCounts CountLines(const std::filesystem::path& file, int64_t max_line_bytes);
 
 }  // namespace spillway

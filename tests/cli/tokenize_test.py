@@ -49,6 +49,24 @@ class TokenizeTest(harness.VerbTest):
         self.assertIn(f"{lines[2]['num_tokens']} in the longest (line 3)", said)
         self.assertIn("; 1 too long for an answer; 1 errors\n", said)
 
+    def test_inspect_sums_counts_up(self):
+        output = self.folder / "counts.jsonl"
+        lines, _ = self.tokenize([{"prompt": TEXT}, {"prompt": 5}, {"prompt": "king"}], "--counts", status=21)
+        harness.write_jsonl(output, lines)
+        total, longest = lines[0]["num_tokens"] + lines[2]["num_tokens"], lines[0]["num_tokens"]
+        shown = self.run_verb("inspect", output).stdout.decode()
+        self.assertRegex(shown, f"^tokens +of 2 prompts: {total} in all, the longest {longest}, 1 lines with errors\n")
+        self.assertNotIn("generate", shown)
+
+    def test_inspect_of_plain_lines(self):
+        for name in ("p.txt", "empty.TXT"):
+            (self.folder / name).write_text("" if name == "empty.TXT" else "Hello\n\nW\u00f6rld\n")
+        shown = self.run_verb("inspect", self.folder / "p.txt").stdout.decode()
+        self.assertIn("2 lines: 2 prompts, 0 chats", shown)
+        self.assertIn("10 in all, the longest 5", shown)
+        self.assertIn("score --model DIR --perplexity", shown)
+        self.assertIn("0 lines: 0 prompts", self.run_verb("inspect", self.folder / "empty.TXT").stdout.decode())
+
     def test_a_cut_prompt_is_what_generate_reads(self):
         (line,), _ = self.tokenize([{"prompt": "king " * 4000}], "--truncate", "left", "--counts")
         self.assertEqual(line["num_tokens"], 2048 - 64)  # what the answer leaves
