@@ -1,6 +1,7 @@
 #include "src/config/sources.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 #include <unistd.h>
 
@@ -33,10 +34,31 @@ std::vector<std::string> Names(const std::vector<Flag>& flags) {
   return names;
 }
 
+std::vector<std::string> VerbsWith(const std::string& name) {
+  std::vector<std::string> verbs;
+  for (const VerbRow& verb : kVerbs) {
+    const std::vector<Flag> flags = FlagsOf(verb.verb);
+    if (std::ranges::find(flags, name, &Flag::name) != flags.end()) verbs.emplace_back(verb.name);
+  }
+  return verbs;
+}
+
+// What a flag of other verbs, and of other tools, is called where it is not known.
+std::string UsualNameOf(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOthers = {
+      {{"gen-len", "max-new-tokens"}, {"max-new-tokens", "gen-len"}, {"prompts", "input"}}};
+  const auto found = std::ranges::find(kOthers, name, &decltype(kOthers)::value_type::first);
+  return found == kOthers.end() ? name : std::string(found->second);
+}
+
 [[noreturn]] void RefuseUnknown(const std::string& name, const std::vector<Flag>& flags,
                                 const std::string& where) {
-  throw Error(ErrorCode::kFlag, fmt::format("{}{}: unknown flag{}", where, Printable(name),
-                                            Suggestion(name, Names(flags), "--")));
+  const std::vector<std::string> verbs = VerbsWith(name);
+  const std::string others =
+      verbs.empty() ? "" : fmt::format("; it is one of {}", fmt::join(verbs, ", "));
+  throw Error(ErrorCode::kFlag,
+              fmt::format("{}{}: unknown flag{}{}", where, Printable(name), others,
+                          Suggestion(UsualNameOf(name), Names(flags), "--")));
 }
 
 // Parser of the command line: CLI11 splits it into words; values are checked by the table's own
@@ -231,13 +253,6 @@ std::vector<std::string> TomlValues(const toml::node& node, const std::string& w
               fmt::format("{}: expected a string, number, boolean or list", where));
 }
 
-bool IsFlagOfAnyVerb(const std::string& name) {
-  return std::ranges::any_of(kVerbs, [&](const VerbRow& verb) {
-    const std::vector<Flag> flags = FlagsOf(verb.verb);
-    return std::ranges::find(flags, name, &Flag::name) != flags.end();
-  });
-}
-
 // Keys at the top are for all verbs that have them; those in a verb's table are its own.
 enum class TableOf { kAllVerbs, kOneVerb };
 
@@ -248,7 +263,7 @@ void TakeTable(const toml::table& table, TableOf of, const std::string& where,
     const std::string place = where + Printable(name);
     if (node.is_table()) continue;  // a verb's table; checked by the caller
     const auto flag = std::ranges::find(flags, name, &Flag::name);
-    if (flag == flags.end() && of == TableOf::kAllVerbs && IsFlagOfAnyVerb(name)) continue;
+    if (flag == flags.end() && of == TableOf::kAllVerbs && !VerbsWith(name).empty()) continue;
     if (flag == flags.end()) RefuseUnknown(name, flags, where);
     given[name] = TomlValues(node, place);
     JoinWords(*flag, given);

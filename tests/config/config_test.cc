@@ -183,6 +183,9 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--gpu-batch", "3"}, "did you mean --gpu-batch-size?"},
     {{"generate", "a", "--max-tokens", "3"}, "did you mean --max-new-tokens?"},
     {{"generate", "a", "--batch-size", "3"}, "did you mean --gpu-batch-size?"},
+    {{"generate", "a", "--gen-len", "3"},
+     "--gen-len: unknown flag; it is one of bench, plan, search, simulate; did you mean "
+     "--max-new-tokens?"},
     {{"generate", "a", "--tokens-max", "3"}, "unknown flag"},
     {{"gen", "a"}, "did you mean generate?"},
     {{"generate", "a", "--cpu-attention", "--no-cpu-attention"},
