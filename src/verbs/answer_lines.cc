@@ -216,7 +216,6 @@ class AnswerStages final : public Stages {
 
   Error Explain(const Error& error) override {
     if (is_explained_ || error.code() != ErrorCode::kInterrupted) return error;
-    writer_.Keep();  // even a run that has not begun to compute
     if (writer_.finished() || writer_.part_path().empty()) return error;
     return Error(
         error.code(),

@@ -192,6 +192,18 @@ class Interruptions(ResumeTest):
                 self.assert_whole()
                 self.output.unlink()
 
+    def test_an_interruption_before_anything_begins_leaves_nothing(self):
+        words = ["generate", "--model", harness.BUNDLED_MODEL, "--input", "-", "--output", self.output]
+        run = subprocess.Popen([BINARY, *map(str, words)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60 * harness.SLOWDOWN
+        while not self.part.exists() and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        run.send_signal(signal.SIGINT)  # while it waits for the input
+        _, said = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 75, said)
+        self.assertIn(b"nothing was computed yet", said)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(self.output.name)], [])
+
     def test_another_block_shape_and_thread_count_go_on(self):
         self.interrupt()
         words = ["generate", "--input", self.source, "--output", self.output, "--quiet", "--resume"]
