@@ -122,7 +122,7 @@ struct ExchangeBytes {
 // K and V of the prompts that are computed, with a KV policy that evicts: until it is known which
 // tokens stay; on a GPU also of those whose KV the CPU attends to later. Two places for the longest
 // prompt, which chunks of a pass may cut, then room for the prompts that lie within one chunk; all
-// in slots without anything beside K and V.
+// in slots of PromptSlotBytes.
 struct PromptKvPlan {
   int64_t align = 1;  // slots of a KV block
   int64_t longest_slots = 0;
@@ -146,7 +146,7 @@ struct PromptKvPlan {
 // whole prompt, what its own scores and windows say.
 struct PrefixPlan {
   std::vector<TokenId> tokens = {};  // none: every row feeds all of its tokens
-  Region kv;                         // [decoder_layer][slot], without anything beside K and V
+  Region kv;                         // [decoder_layer][slot], of PromptSlotBytes
   Region scores;  // fp32 [decoder_layer][head][token]: of policies that choose by scores, those
                   // that the prefix's own queries give
   Region hidden;  // fp32 [token, state], between layers

@@ -231,7 +231,7 @@ double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<K
   const int64_t query_bytes = plan.shape.num_heads * plan.shape.head_dim * int64_t{sizeof(float)};
   const int64_t kv_bytes =
       2 * plan.shape.num_kv_heads * plan.shape.head_dim * int64_t{sizeof(float)};
-  const int64_t more_bytes = std::max<int64_t>(0, kv_bytes - plan.KvRuns() * plan.slot_bytes);
+  const int64_t more_bytes = std::max<int64_t>(0, kv_bytes - plan.KvRuns() * plan.UsedSlotBytes());
   return Over(static_cast<double>(rows * (query_bytes + more_bytes)),
               rates.link_bytes_per_s[Link::kGpuToCpu]) +
          Over(static_cast<double>(rows * query_bytes), rates.link_bytes_per_s[Link::kCpuToGpu]);

@@ -46,7 +46,7 @@ void TakeCodedShare(DeviceRates& cpu, const Plan& plan) {
 double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv) {
   int64_t bytes = 0;
   for (const Tier tier : kAllTiers) {
-    if (plan.KvInPlace(tier)) bytes += kv[tier].new_slots * plan.slot_bytes;
+    if (plan.KvInPlace(tier)) bytes += kv[tier].new_slots * plan.UsedSlotBytes();
   }
   return Over(static_cast<double>(bytes), rates.device.first_touch_bytes_per_s);
 }

@@ -101,7 +101,7 @@ PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<
       if (plan.kv_staging.tier == Tier::kGpu) bytes[Link::kGpuToCpu] += size;
     }
     if (plan.device() == Tier::kGpu && plan.policy.cpu_attention && tier != Tier::kGpu) {
-      bytes[Link::kGpuToCpu] += kv[tier].new_slots * plan.slot_bytes;
+      bytes[Link::kGpuToCpu] += kv[tier].new_slots * plan.UsedSlotBytes();
     }
   }
   return bytes;

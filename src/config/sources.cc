@@ -54,8 +54,9 @@ std::string UsualNameOf(const std::string& name) {
 [[noreturn]] void RefuseUnknown(const std::string& name, const std::vector<Flag>& flags,
                                 const std::string& where) {
   const std::vector<std::string> verbs = VerbsWith(name);
-  const std::string others =
-      verbs.empty() ? "" : fmt::format("; it is one of {}", fmt::join(verbs, ", "));
+  const std::string others = verbs.empty() ? ""
+                                           : fmt::format("; {} {} it", fmt::join(verbs, ", "),
+                                                         verbs.size() == 1 ? "has" : "have");
   throw Error(ErrorCode::kFlag,
               fmt::format("{}{}: unknown flag{}{}", where, Printable(name), others,
                           Suggestion(UsualNameOf(name), Names(flags), "--")));

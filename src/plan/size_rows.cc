@@ -102,11 +102,8 @@ void Classify(Plan& plan) {
 }
 
 // Room for a batch's rows in each tier and class, and where each block's begins.
-void SizeKv(Plan& plan, const Workload& work) {
+void SizeKv(Plan& plan, const Workload& work, const std::vector<AlikeRows>& sample) {
   const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.kv_frac);
-  std::vector<int64_t> tokens;
-  for (const RequestShape& request : work.sample) tokens.push_back(request.slots());
-  const std::vector<AlikeRows> sample = LongestFirst(std::move(tokens));
   for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
     const auto kv_class = static_cast<int64_t>(index);
     for (const Tier tier : kAllTiers) {
@@ -162,51 +159,95 @@ void FillBlocks(Plan& plan, int64_t fill) {
   plan.slot_align = {{block_slots, block_slots, block_slots * blocks_on_disk}};
 }
 
-int64_t MeanSlots(const Workload& work) {
-  int64_t slots = 0;
-  for (const RequestShape& request : work.sample) slots += request.slots();
-  return work.sample.empty() ? work.longest.slots() : slots / std::ssize(work.sample);
+// Some rows of the sample, evenly spread over their lengths, that stand for all.
+std::vector<AlikeRows> Spread(const std::vector<AlikeRows>& sample) {
+  constexpr std::size_t kMost = 32;
+  std::vector<AlikeRows> some;
+  const std::size_t step = DivideUp(std::ssize(sample), int64_t{kMost});
+  for (std::size_t at = 0; at < sample.size(); at += step) {
+    some.push_back({sample[at].tokens, 0});
+    for (std::size_t like = at; like < std::min(at + step, sample.size()); ++like)
+      some.back().count += sample[like].count;
+  }
+  return some;
 }
 
-// Bytes that a step moves of a row which is as likely in each tier as a batch's rows are: all of it
-// is read, and on disk what lies together with its newest token is written. Of rows with scores a
-// log tells the newest tokens (KvLogPlan).
-double BytesOfAStep(const Plan& plan, const PerTier<int64_t>& dealt,
-                    const std::vector<int64_t>& class_slots) {
-  double bytes = 0.0;
-  for (const int64_t kv_class : plan.kv_class_of) {
-    for (const Tier tier : kAllTiers) {
-      int64_t slots =
-          RoundUp(class_slots[static_cast<std::size_t>(kv_class)], plan.slot_align[tier]);
-      if (tier == Tier::kDisk && !UsesScores(plan.kept.kind)) slots += plan.slot_align[tier];
-      bytes += static_cast<double>(dealt[tier]) * static_cast<double>(slots * plan.slot_bytes);
+// What a distance between blocks costs.
+class FillCost {
+ public:
+  FillCost(const Plan& plan, const PerTier<int64_t>& dealt, const std::vector<AlikeRows>& sample)
+      : plan_(plan), dealt_(dealt) {
+    for (const AlikeRows& rows : Spread(sample)) {
+      for (const int64_t kv_class : plan.kv_class_of)
+        slots_.push_back({plan.RowSlots(Tier::kCpu, kv_class, rows.tokens), rows.count});
     }
   }
-  return bytes;
-}
+
+  // Bytes of the sample's rows that a pass moves, were each as likely in each tier as a batch's
+  // rows are. Memory is scarcer than the disk: there, and of the disk's tags, a byte counts for
+  // some. What is written beside what is read, of rows without
+  // scores (KvLogPlan), holds up little.
+  double Of() const {
+    constexpr double kMemoryByte = 4.0;
+    const double written_byte = UsesScores(plan_.kept.kind) ? 0.0 : 0.125;
+    constexpr int64_t kTagBytes = 16;  // of a block on disk
+    const int64_t in_memory = dealt_[Tier::kGpu] + dealt_[Tier::kCpu];
+    const int64_t together = plan_.slot_align[Tier::kDisk];
+    double cost = 0.0;
+    for (const auto& [row_slots, count] : slots_) {
+      const int64_t on_disk = RoundUp(row_slots, together);
+      const double memory =
+          static_cast<double>(in_memory * row_slots * plan_.slot_bytes) * kMemoryByte;
+      const double disk = static_cast<double>(on_disk * plan_.slot_bytes) +
+                          static_cast<double>(together * plan_.slot_bytes) * written_byte +
+                          static_cast<double>(on_disk / together * kTagBytes) * kMemoryByte;
+      cost +=
+          static_cast<double>(count) * (memory + static_cast<double>(dealt_[Tier::kDisk]) * disk);
+    }
+    return cost;
+  }
+
+ private:
+  struct RowsInLayer {
+    int64_t slots;  // of each, in whole blocks
+    int64_t count;
+  };
+
+  const Plan& plan_;
+  const PerTier<int64_t>& dealt_;
+  std::vector<RowsInLayer> slots_;
+};
 
 // Decides how far apart blocks begin. A row on disk ends with a page: with its blocks as they are,
 // up to 128 of them would be needed to fill whole pages, and each row would be filled up to those.
-// Requires: the plan's classes are known.
-void ChooseFill(Plan& plan, const PerTier<int64_t>& dealt, int64_t row_tokens) {
+// Rows in memory gain nothing: there a sixteenth more is the most. Requires: the plan's classes are
+// known.
+void ChooseFill(Plan& plan, const PerTier<int64_t>& dealt, const std::vector<AlikeRows>& sample) {
   FillBlocks(plan, plan.policy.kv_block_fill.value_or(0));
   if (plan.policy.kv_block_fill || dealt[Tier::kDisk] == 0) return;
   const int64_t block_bytes = KvBlockSlots(plan.policy.kv_bits) * plan.slot_bytes;
-  constexpr int64_t kLeastStep = 32;  // that all blocks' bytes are a multiple of
-  std::vector<int64_t> slots;         // of a row in each class, in whole blocks
-  for (int64_t kv_class = 0; kv_class < std::ssize(plan.kv_classes); ++kv_class)
-    slots.push_back(plan.RowSlots(Tier::kCpu, kv_class, row_tokens));
+  const bool some_in_memory = dealt[Tier::kGpu] + dealt[Tier::kCpu] > 0;
+  const int64_t most = some_in_memory ? block_bytes / 16 : kTileAlignBytes;
+  constexpr int64_t kLeastStep = 64;  // of twice the bytes that every block is a multiple of
+  const FillCost cost(plan, dealt, sample);
   int64_t best = 0;
-  double least = BytesOfAStep(plan, dealt, slots);
-  for (int64_t step = 2 * kLeastStep; step <= kTileAlignBytes; step *= 2) {
+  double least = cost.Of();
+  for (int64_t step = kLeastStep; step <= kTileAlignBytes; step *= 2) {
     const int64_t fill = RoundUp(block_bytes, step) - block_bytes;
+    if (fill > most) break;
     FillBlocks(plan, fill);
-    const double bytes = BytesOfAStep(plan, dealt, slots);
-    if (bytes >= least) continue;
-    least = bytes;
+    const double of_fill = cost.Of();
+    if (of_fill >= least) continue;
+    least = of_fill;
     best = fill;
   }
   FillBlocks(plan, best);
+}
+
+std::vector<AlikeRows> RowsOf(const Workload& work) {
+  std::vector<int64_t> tokens;
+  for (const RequestShape& request : work.sample) tokens.push_back(request.slots());
+  return LongestFirst(std::move(tokens));
 }
 
 }  // namespace
@@ -217,8 +258,9 @@ void SizeRows(Plan& plan, const Workload& work) {
   plan.longest = work.longest;
   plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
   Classify(plan);
-  ChooseFill(plan, DealRows(plan.batch.rows, policy.kv_frac), MeanSlots(work));
-  SizeKv(plan, work);
+  const std::vector<AlikeRows> sample = RowsOf(work);
+  ChooseFill(plan, DealRows(plan.batch.rows, policy.kv_frac), sample);
+  SizeKv(plan, work, sample);
   SPILLWAY_CHECK(!plan.AttendsBeside() || plan.kv[Tier::kGpu].rows == 0);
   SizeHidden(plan, work);
   // A last block of fewer batches needs no place for the others.

@@ -260,7 +260,8 @@ Json KvJson(const Plan& plan, const Trace& trace) {
   Json json = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
                {"recent", trace.largest_keep.recent},         {"sinks", trace.largest_keep.sinks},
                {"slots_per_row", trace.slots_per_row},        {"bytes", trace.kv_bytes},
-               {"prefix_tokens", plan.prefix.num_tokens()}};
+               {"prefix_tokens", plan.prefix.num_tokens()},   {"slot_bytes", plan.slot_bytes},
+               {"block_fill_bytes", plan.kv_block_fill}};
   json["written_whole_every"] = plan.kv_log.exists() ? Json(plan.kv_log.passes) : Json();
   return json;
 }

@@ -30,11 +30,12 @@ LinesKind KindOf(const json& line) {
   if (!line.is_object()) return LinesKind::kOther;
   const auto has = [&](const char* key) { return line.contains(key); };
   if (has("response") && has("error")) return LinesKind::kAnswers;
-  if (has("custom_id") && (has("logprob_sum") || has("error"))) return LinesKind::kScores;
+  if (has("custom_id") && has("logprob_sum")) return LinesKind::kScores;
   for (const char* key :
        {"prompt", "messages", "token_ids", "text", "context", "context_token_ids", "body"})
     if (has(key)) return LinesKind::kRequests;
   if (has("custom_id") && has("num_tokens")) return LinesKind::kTokenCounts;
+  if (has("custom_id") && has("error")) return LinesKind::kErrors;
   return LinesKind::kOther;
 }
 
@@ -128,8 +129,9 @@ void AddAnswer(const json& line, int64_t number, LineCounts& counts) {
   } else if (counts.kind == LinesKind::kTokenCounts) {
     counts.prompt_tokens.Add(line.at("num_tokens").get<int64_t>());
   } else {
+    const auto logprob_sum = line.at("logprob_sum").get<double>();
     counts.new_tokens.Add(line.at("num_tokens").get<int64_t>());
-    counts.logprob_sum += line.at("logprob_sum").get<double>();
+    counts.logprob_sum += logprob_sum;
   }
   ++counts.num_answers;
 }
@@ -151,7 +153,10 @@ void AddLine(const Line& line, LineCounts& counts) {
   if (const auto* fault = std::get_if<LineFault>(&parsed))
     return AddError(fault->code, line.number, counts);
   const json& value = std::get<json>(parsed);
-  if (counts.kind == LinesKind::kOther) counts.kind = KindOf(value);
+  if (counts.kind == LinesKind::kOther || counts.kind == LinesKind::kErrors) {
+    const LinesKind kind = KindOf(value);
+    if (kind != LinesKind::kOther) counts.kind = kind;
+  }
   if (!value.is_object()) return AddError("invalid_json", line.number, counts);
   if (counts.kind == LinesKind::kRequests) return AddRequest(value, line.number, counts);
   try {
@@ -179,10 +184,9 @@ std::string RequestsText(const LineCounts& counts) {
 }
 
 std::string TokenCountsText(const LineCounts& counts) {
-  return InspectRow("tokens",
-                    fmt::format("of {} prompts: {}, {} lines with errors", counts.num_answers,
-                                LengthText(counts.prompt_tokens, "in all"),
-                                counts.num_lines - counts.num_answers));
+  return InspectRow("tokens", fmt::format("{} lines: {} prompts, {} errors; {}", counts.num_lines,
+                                          counts.num_answers, counts.num_lines - counts.num_answers,
+                                          LengthText(counts.prompt_tokens, "in all")));
 }
 
 // The most frequent ones, a line each.
@@ -215,7 +219,7 @@ std::string AnswersText(const LineCounts& counts) {
   std::vector<std::string> reasons;
   for (const auto& [reason, num] : counts.finish_reasons)
     reasons.push_back(fmt::format("{} {}", reason, num));
-  const bool scores = counts.kind == LinesKind::kScores;
+  const bool scores = counts.kind != LinesKind::kAnswers;
   std::string text =
       InspectRow("output", fmt::format("{} lines: {} {}, {} errors", counts.num_lines,
                                        counts.num_answers, scores ? "scores" : "completions",
@@ -256,7 +260,10 @@ LineCounts CountLines(const std::filesystem::path& file, int64_t max_line_bytes)
   LineSource lines(file, file.string(), max_line_bytes);
   LineCounts counts;
   const bool plain = FormOf(file) == InputForm::kPlainLines;
-  if (plain) counts.kind = LinesKind::kRequests;
+  if (plain) {
+    counts.kind = LinesKind::kRequests;
+    RefuseOtherForm(lines.Head(), InputForm::kPlainLines, file.string());
+  }
   while (const std::optional<Line> line = lines.Next()) {
     if (line->number % kLinesPerStopCheck == 0) ThrowIfStopRequested();
     if (line->blank) continue;

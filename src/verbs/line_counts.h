@@ -9,7 +9,8 @@
 
 namespace spillway {
 
-enum class LinesKind { kOther, kRequests, kAnswers, kScores, kTokenCounts };
+// kErrors: lines of errors so far, which scores and counts have alike.
+enum class LinesKind { kOther, kRequests, kAnswers, kScores, kTokenCounts, kErrors };
 
 // A number of each line: its sum and the largest.
 struct LengthCount {

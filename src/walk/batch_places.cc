@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "spillway/error.h"
 #include "spillway/round.h"
@@ -27,10 +26,12 @@ bool BatchPlaces::Admits(const RequestShape& row) const {
 // where every KV head has a budget of its own.
 const BatchPlaces::RowSlots& BatchPlaces::SlotsOf(int64_t row_tokens) const {
   if (last_slots_.row_tokens == row_tokens) return last_slots_;
-  last_slots_ = {row_tokens, std::move(last_slots_.of_class)};
-  last_slots_.of_class.clear();
-  for (int64_t kv_class = 0; kv_class < std::ssize(plan_->kv_classes); ++kv_class)
-    last_slots_.of_class.push_back(plan_->RowSlots(Tier::kCpu, kv_class, row_tokens));
+  last_slots_.of_class.resize(plan_->kv_classes.size());  // where memory ends, nothing has changed
+  for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
+    last_slots_.of_class[kv_class] =
+        plan_->RowSlots(Tier::kCpu, static_cast<int64_t>(kv_class), row_tokens);
+  }
+  last_slots_.row_tokens = row_tokens;
   return last_slots_;
 }
 

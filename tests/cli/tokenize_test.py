@@ -51,11 +51,11 @@ class TokenizeTest(harness.VerbTest):
 
     def test_inspect_sums_counts_up(self):
         output = self.folder / "counts.jsonl"
-        lines, _ = self.tokenize([{"prompt": TEXT}, {"prompt": 5}, {"prompt": "king"}], "--counts", status=21)
-        harness.write_jsonl(output, lines)
-        total, longest = lines[0]["num_tokens"] + lines[2]["num_tokens"], lines[0]["num_tokens"]
+        lines, _ = self.tokenize([{"prompt": 5}, {"prompt": TEXT}, {"prompt": "king"}], "--counts", status=21)
+        harness.write_jsonl(output, lines)  # the first line has no count
+        total, longest = lines[1]["num_tokens"] + lines[2]["num_tokens"], lines[1]["num_tokens"]
         shown = self.run_verb("inspect", output).stdout.decode()
-        self.assertRegex(shown, f"^tokens +of 2 prompts: {total} in all, the longest {longest}, 1 lines with errors\n")
+        self.assertRegex(shown, f"^tokens +3 lines: 2 prompts, 1 errors; {total} in all, the longest {longest}\n")
         self.assertNotIn("generate", shown)
 
     def test_inspect_of_plain_lines(self):
@@ -66,6 +66,8 @@ class TokenizeTest(harness.VerbTest):
         self.assertIn("10 in all, the longest 5", shown)
         self.assertIn("score --model DIR --perplexity", shown)
         self.assertIn("0 lines: 0 prompts", self.run_verb("inspect", self.folder / "empty.TXT").stdout.decode())
+        (self.folder / "wide.txt").write_text("Hello\n", encoding="utf-16")
+        self.assertIn("UTF-16", self.refusal(20, "inspect", self.folder / "wide.txt"))
 
     def test_a_cut_prompt_is_what_generate_reads(self):
         (line,), _ = self.tokenize([{"prompt": "king " * 4000}], "--truncate", "left", "--counts")

@@ -234,12 +234,12 @@ class Plan(harness.VerbTest):
                  "--gpu-batch-size", 2, "--num-gpu-batches", 2, "--cpu-memory", "8GiB", "--disk-space", "40GiB"]
         windows = "22 of 26 layers see the last 512 tokens"
         for flags, expected in (
-            ([], f"full: all tokens of the longest row, 1344 slots; {windows}$"),
+            ([], f"full: all tokens of the longest row, 1536 slots; {windows}$"),
             (["--kv-policy", "h2o"], "h2o: 130 heavy \\+ 130 recent tokens of the longest row, 320 slots; "
              f"{windows}; layers with 2 different budgets; rows on disk are written anew every \\d+ passes"),
             (["--kv-policy", "window", "--kv-budget", 300, "--kv-bits", 8],
              f"window: 300 recent tokens of the longest row, 320 slots of 8 bits; {windows}; layers with 2 different budgets$"),
-            (["--kv-bits", "8,4"], f"full: all tokens of the longest row, 1344 slots of 8,4 bits; {windows}$"),
+            (["--kv-bits", "8,4"], f"full: all tokens of the longest row, 1536 slots of 8,4 bits; {windows}$"),
         ):
             text = self.run_verb("plan", *words, *flags).stdout.decode()
             self.assertRegex(text, f"(?m)^  KV            {expected}")

@@ -184,7 +184,7 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--max-tokens", "3"}, "did you mean --max-new-tokens?"},
     {{"generate", "a", "--batch-size", "3"}, "did you mean --gpu-batch-size?"},
     {{"generate", "a", "--gen-len", "3"},
-     "--gen-len: unknown flag; it is one of bench, plan, search, simulate; did you mean "
+     "--gen-len: unknown flag; bench, plan, search, simulate have it; did you mean "
      "--max-new-tokens?"},
     {{"generate", "a", "--tokens-max", "3"}, "unknown flag"},
     {{"gen", "a"}, "did you mean generate?"},
