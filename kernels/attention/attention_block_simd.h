@@ -176,8 +176,7 @@ inline float WeighScores(const float* scores, SeenSlots seen, float maximum, flo
   return Simd::Sum(total);
 }
 
-// Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots
-// [begin, end).
+// Some queries and slots [begin, end): sums = sums * factor + weights . values.
 struct ValueArgs {
   WidenedBlock values;
   int64_t begin;
@@ -188,30 +187,48 @@ struct ValueArgs {
   int64_t sums_stride;
 };
 
-template <int kQ, int kV, typename Ahead>
-void MulValues(const ValueArgs& args, int64_t d, Ahead& ahead) {
+// Sums of kQ queries in kV registers of head_dim, from element d.
+template <int kQ, int kV>
+struct ValueSums {
   Simd::F acc[kQ][kV];
-  for (int query = 0; query < kQ; ++query) {
-    for (int v = 0; v < kV; ++v)
-      acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + d + v * kLanes);
-    if (args.factors == nullptr) continue;
-    for (int v = 0; v < kV; ++v)
-      acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
+
+  // Loads them, times the factors.
+  inline __attribute__((always_inline)) ValueSums(const ValueArgs& args, int64_t d) {
+    for (int query = 0; query < kQ; ++query) {
+      for (int v = 0; v < kV; ++v)
+        acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + d + v * kLanes);
+      if (args.factors == nullptr) continue;
+      for (int v = 0; v < kV; ++v)
+        acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
+    }
   }
-  const float* at = args.values.data + args.begin * args.values.stride + d;
-  for (int64_t slot = args.begin; slot < args.end; ++slot, at += args.values.stride) {
-    ahead.FetchSome();
-    Simd::F value[kV];
-    for (int v = 0; v < kV; ++v) value[v] = Simd::Load(at + v * kLanes);
+  // Adds a slot's values times its weights.
+  inline __attribute__((always_inline)) void Add(const ValueArgs& args, int64_t slot,
+                                                 const Simd::F (&value)[kV]) {
     for (int query = 0; query < kQ; ++query) {
       const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
       for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Fma(weight, value[v], acc[query][v]);
     }
   }
-  for (int query = 0; query < kQ; ++query) {
-    for (int v = 0; v < kV; ++v)
-      Simd::Store(args.sums + query * args.sums_stride + d + v * kLanes, acc[query][v]);
+  inline __attribute__((always_inline)) void Store(const ValueArgs& args, int64_t d) const {
+    for (int query = 0; query < kQ; ++query) {
+      for (int v = 0; v < kV; ++v)
+        Simd::Store(args.sums + query * args.sums_stride + d + v * kLanes, acc[query][v]);
+    }
   }
+};
+
+template <int kQ, int kV, typename Ahead>
+void MulValues(const ValueArgs& args, int64_t d, Ahead& ahead) {
+  ValueSums<kQ, kV> sums(args, d);
+  const float* at = args.values.data + args.begin * args.values.stride + d;
+  for (int64_t slot = args.begin; slot < args.end; ++slot, at += args.values.stride) {
+    ahead.FetchSome();
+    Simd::F value[kV];
+    for (int v = 0; v < kV; ++v) value[v] = Simd::Load(at + v * kLanes);
+    sums.Add(args, slot, value);
+  }
+  sums.Store(args, d);
 }
 
 // All of padded_dim, whole registers, for kQ queries.

@@ -259,6 +259,10 @@ void Decode<Form, kDim>::AddInPlace(const typename Added::Step& step, int64_t co
 template <typename Form, int64_t kDim>
 void Decode<Form, kDim>::AddShared(const typename Added::Step& step, int64_t count,
                                    const ValueArgs& add) const {
+  if constexpr (Added::kBits < 16 && kCodedValueQueries > 0) {
+    if (group <= 2 * kCodedValueQueries)
+      return AddCodedValues<Added::kBits>(values.Coded(step), add, group);
+  }
   values.Widen(step, count);
   LinesAhead ahead = values.RunAhead(step, 2 * ValueParts(group));
   AddSharedValues(add, group, padded_dim, ahead);

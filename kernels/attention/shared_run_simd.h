@@ -1,5 +1,6 @@
-// Queries of a group on one run of keys or values, widened to fp32 once for all of them: some
-// slots of one KV head, few enough to stay in the first-level cache. A query's result has the bits
+// Queries of a group on one run of keys or values: some slots of one KV head, widened to fp32 once
+// for all of them, few enough to stay in the first-level cache, or values of codes, decoded in
+// registers. A query's result has the bits
 // that Dots and AddAllValues of token_runs_simd.h give. Private to attention_decode_simd.h:
 // compiled once per instruction set.
 #pragma once
@@ -79,16 +80,78 @@ void MulValuesOf(int64_t count, const ValueArgs& args, int64_t padded_dim, Lines
   MulAllValues<kMost>(args, padded_dim, ahead);
 }
 
-// Adds the values of a run to the sums of a group of queries.
-inline void AddSharedValues(ValueArgs args, int64_t group, int64_t padded_dim, LinesAhead& ahead) {
-  for (int64_t left = group, parts = ValueParts(group); parts > 0; --parts) {
+// Queries whose sums are registers together with a whole group of 64 values.
+constexpr int kCodedValueQueries = kLanes == 16 ? 4 : 0;
+
+// The same for kQ queries and a run of codes in one KV block, which are decoded in registers.
+template <int kBits, int kQ>
+void MulCodedValues(const CodedBlock<kBits>& values, const ValueArgs& args) {
+  const int64_t code_bytes = values.code_bytes();
+  const BlockLines lines = values.LinesAt(0);
+  const float* ranges = values.RangesAt(0);
+  int64_t d = 0;
+  for (; d + kKvGroup <= values.head_dim; d += kKvGroup, ranges += values.kGroupFloats) {
+    ValueSums<kQ, kGroupVectors> sums(args, d);
+    const std::byte* codes = values.At(0) + d * kBits / 8;
+    const int64_t visit = values.VisitOf(0, d / kKvGroup);
+    for (int64_t slot = 0; slot < args.end; ++slot, codes += code_bytes) {
+      lines.Fetch(visit + slot);
+      Simd::F value[kGroupVectors];
+      DecodeGroup<kBits>(codes, ranges + 2 * slot, value);
+      sums.Add(args, slot, value);
+    }
+    sums.Store(args, d);
+  }
+  int64_t visit = values.VisitOf(0, d / kKvGroup);
+  for (; d < values.head_dim; d += kLanes, visit = lines.num_lines) {
+    ValueSums<kQ, 1> sums(args, d);
+    const std::byte* codes = values.At(0) + d * kBits / 8;
+    for (int64_t slot = 0; slot < args.end; ++slot, codes += code_bytes) {
+      lines.Fetch(visit + slot);
+      const Simd::F value[1] = {DecodeVector<kBits>(codes, ranges + 2 * slot)};
+      sums.Add(args, slot, value);
+    }
+    sums.Store(args, d);
+  }
+}
+
+// MulCodedValues of `count` queries. Requires: 1 <= count <= kMost.
+template <int kBits, int kMost>
+void MulCodedValuesOf(int64_t count, const CodedBlock<kBits>& values, const ValueArgs& args) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) return MulCodedValuesOf<kBits, kMost - 1>(count, values, args);
+  }
+  MulCodedValues<kBits, kMost>(values, args);
+}
+
+// Calls mul(queries, their arguments) with the queries of a group in so many parts.
+template <typename Mul>
+void ForParts(ValueArgs args, int64_t group, int64_t parts, Mul mul) {
+  for (int64_t left = group; parts > 0; --parts) {
     const int64_t count = (left + parts - 1) / parts;
-    MulValuesOf<kValueQueries>(count, args, padded_dim, ahead);
+    mul(count, args);
     left -= count;
     args.weights += count * kAttentionKeys;
     if (args.factors != nullptr) args.factors += count;
     args.sums += count * args.sums_stride;
   }
+}
+
+// Adds the values of a run to the sums of a group of queries.
+inline void AddSharedValues(const ValueArgs& args, int64_t group, int64_t padded_dim,
+                            LinesAhead& ahead) {
+  ForParts(args, group, ValueParts(group), [&](int64_t count, const ValueArgs& part) {
+    MulValuesOf<kValueQueries>(count, part, padded_dim, ahead);
+  });
+}
+
+// The same of a run of codes: those of a large group are decoded more than once.
+template <int kBits>
+void AddCodedValues(const CodedBlock<kBits>& values, const ValueArgs& args, int64_t group) {
+  ForParts(args, group, DivideUp(group, int64_t{kCodedValueQueries}),
+           [&](int64_t count, const ValueArgs& part) {
+             MulCodedValuesOf<kBits, kCodedValueQueries>(count, values, part);
+           });
 }
 
 }  // namespace
