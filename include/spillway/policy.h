@@ -40,8 +40,8 @@ struct Policy {
   // A row on disk whose tokens are evicted is written whole at least once in so many passes; 1: in
   // each, without a log (KvLogPlan).
   int64_t most_log_passes = 64;
-  // Bytes behind each block of a row's KV (Plan::kv_block_fill); none: those with which a row takes
-  // least. A multiple of 32.
+  // Bytes behind each block of a row's KV (Plan::kv_block_fill), a multiple of 32; none: the plan
+  // chooses.
   std::optional<int64_t> kv_block_fill;
 };
 

@@ -43,9 +43,9 @@ struct Decode : DecodeFrame {
   static constexpr int64_t kNextTask = -1;
   StepPlace far_step = {false, 0};  // steps_ahead steps after the one that is read
   StepPlace After(const StepPlace& at) const;
+  NextRun RunOf(const StepPlace& at) const;  // the first head's
   // First heads' runs in the step after, and in one some steps after. Requires: called once for
   // each step, in their order.
-  NextRun RunOf(const StepPlace& at) const;
   NextRuns RunsAfter(const StepPlace& at);
   void FetchState(int64_t visit, int64_t slot) const;
   // Means of the keys of a step, which is a block of codes.

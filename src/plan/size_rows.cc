@@ -177,16 +177,17 @@ class FillCost {
  public:
   FillCost(const Plan& plan, const PerTier<int64_t>& dealt, const std::vector<AlikeRows>& sample)
       : plan_(plan), dealt_(dealt) {
-    for (const AlikeRows& rows : Spread(sample)) {
-      for (const int64_t kv_class : plan.kv_class_of)
-        slots_.push_back({plan.RowSlots(Tier::kCpu, kv_class, rows.tokens), rows.count});
+    for (int64_t kv_class = 0; kv_class < std::ssize(plan.kv_classes); ++kv_class) {
+      const int64_t num_layers = std::ranges::count(plan.kv_class_of, kv_class);
+      for (const AlikeRows& rows : Spread(sample))
+        slots_.push_back(
+            {plan.RowSlots(Tier::kCpu, kv_class, rows.tokens), rows.count * num_layers});
     }
   }
 
   // Bytes of the sample's rows that a pass moves, were each as likely in each tier as a batch's
   // rows are. Memory is scarcer than the disk: there, and of the disk's tags, a byte counts for
-  // some. What is written beside what is read, of rows without
-  // scores (KvLogPlan), holds up little.
+  // some. What is written beside what is read, of rows without scores (KvLogPlan), holds up little.
   double Of() const {
     constexpr double kMemoryByte = 4.0;
     const double written_byte = UsesScores(plan_.kept.kind) ? 0.0 : 0.125;
@@ -210,7 +211,7 @@ class FillCost {
  private:
   struct RowsInLayer {
     int64_t slots;  // of each, in whole blocks
-    int64_t count;
+    int64_t count;  // of rows, in each layer of a class
   };
 
   const Plan& plan_;

@@ -136,19 +136,23 @@ void AddAnswer(const json& line, int64_t number, LineCounts& counts) {
   ++counts.num_answers;
 }
 
+// Counts a line; false, and an error: it is no text.
+bool TakeText(const Line& line, LineCounts& counts) {
+  ++counts.num_lines;
+  if (!line.too_long && IsValidUtf8(line.text)) return true;
+  AddError(line.too_long ? "line_too_long" : "invalid_utf8", line.number, counts);
+  return false;
+}
+
 // A prompt in a file of plain lines.
 void AddText(const Line& line, LineCounts& counts) {
-  ++counts.num_lines;
-  if (line.too_long) return AddError("line_too_long", line.number, counts);
-  if (!IsValidUtf8(line.text)) return AddError("invalid_utf8", line.number, counts);
+  if (!TakeText(line, counts)) return;
   ++counts.num_prompts;
   counts.characters.Add(NumCharacters(line.text));
 }
 
 void AddLine(const Line& line, LineCounts& counts) {
-  ++counts.num_lines;
-  if (line.too_long) return AddError("line_too_long", line.number, counts);
-  if (!IsValidUtf8(line.text)) return AddError("invalid_utf8", line.number, counts);
+  if (!TakeText(line, counts)) return;
   const std::variant<json, LineFault> parsed = ParseLineJson(line.text);
   if (const auto* fault = std::get_if<LineFault>(&parsed))
     return AddError(fault->code, line.number, counts);
