@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "spillway/error.h"
+#include "src/base/shell_word.h"
 #include "src/base/suggestion.h"
 #include "src/base/user_folders.h"
 #include "src/config/flags.h"
@@ -56,16 +57,6 @@ Config DefaultsOf(Verb verb) {
   if (AnswersLines(verb)) config.output = "-";
   if (verb == Verb::kBench) config.tokenizer = "none";
   return config;
-}
-
-// A word as a shell reads it.
-std::string ShellWord(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 // The command line without the words that would not go on with a run.

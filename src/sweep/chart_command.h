@@ -7,9 +7,6 @@
 
 namespace spillway {
 
-// One word of a POSIX shell's command line, quoted where it has to be.
-std::string ShellWord(const std::string& text);
-
 // "python3 /usr/share/spillway/plot_sweep.py out/bundled", to be typed into a shell; empty where
 // the script is not there.
 std::string ChartCommand(const std::filesystem::path& folder);

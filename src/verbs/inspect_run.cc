@@ -12,6 +12,7 @@
 #include "src/answers/output_file.h"
 #include "src/base/descriptor.h"
 #include "src/base/part_file.h"
+#include "src/base/shell_word.h"
 #include "src/base/size_text.h"
 #include "src/requests/input_file.h"
 #include "src/requests/input_form.h"
@@ -45,6 +46,9 @@ bool IsBeingWritten(const Path& part) {
   const Descriptor file(::open(part.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   return file.valid() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
 }
+
+// The file's name as one types it.
+std::string NameOf(const Path& file) { return Printable(ShellPath(file), 300); }
 
 // State of the run that writes `output`, and what to type next; nothing where it left no journal.
 std::string DescribeUnfinished(const Path& output) {
@@ -88,12 +92,12 @@ std::string NextOfOutput(const Path& file, const LineCounts& counts) {
   if (counts.errors.empty()) return InspectRow("next", "nothing is left to do");
   return InspectRow("next",
                     fmt::format("nothing is left to do; the error lines: jq -c 'select(.error)' {}",
-                                Printable(file.string(), 200)));
+                                NameOf(file)));
 }
 
 // After the counts of a file of requests.
 std::string NextOfInput(const Path& file, const LineCounts& counts) {
-  const std::string name = Printable(file.string(), 200);
+  const std::string name = NameOf(file);
   const std::string_view verb = counts.num_texts > counts.num_prompts ? "score" : "generate";
   std::string text =
       InspectRow("next", fmt::format("spillway plan --model DIR --input {}", name)) +
