@@ -54,13 +54,15 @@ std::string HeadReport::SetLines() const {
 
 std::string HeadReport::ParetoLines() const {
   if (!flags_.pareto) return "";
-  std::string text = "  KV bits  bytes  tokens  perplexity";
+  // The loss is what a bound holds and search shows: the worst of the others and of divergences.
+  std::string text = "  KV bits  bytes  tokens    loss  perplexity";
   for (const SetLoss& set : found_.joint.sets)
     text += fmt::format("  after {} tokens", prompts_.at(set.set));
   text += "\n";
   for (const JointLoss& joint : found_.tried) {
-    text += fmt::format("  {:<7}{:>5.1f} %{:>6.1f} %", KvBitsText(joint.kv_bits),
-                        100.0 * joint.bytes, 100.0 * KeptOf(joint));
+    text += fmt::format("  {:<7}{:>5.1f} %{:>6.1f} %{:>6.2f} %", KvBitsText(joint.kv_bits),
+                        100.0 * joint.bytes, 100.0 * KeptOf(joint),
+                        100.0 * std::expm1(joint.worst()));
     for (const SetLoss& set : joint.sets) text += "  " + LossText(set);
     text += joint.bytes == found_.joint.bytes && joint.kv_bits == found_.joint.kv_bits
                 ? "  <- the file's\n"
