@@ -68,7 +68,8 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
 }
 
 OutputFile::~OutputFile() {
-  if (in_place() || moved_ || keep_ || !file_.valid() || num_bytes_ > 0) return;
+  const bool has_answers = num_bytes_ > 0 || (ahead_ && !ahead_->empty());
+  if (in_place() || moved_ || keep_ || !file_.valid() || has_answers) return;
   place_.Remove(place_.part_name());
   RemoveRecords();
 }
@@ -385,9 +386,19 @@ void OutputFile::KeepAhead(int64_t line, std::string_view answer) {
   if (!journal_) return;
   SPILLWAY_CHECK(!failed_);
   failed_ = true;
-  if (!ahead_) ahead_.emplace(Create(ahead_path()), ahead_path().string(), run_digest_);
+  if (!ahead_) StartAhead();
   ahead_->Append(line, answer);
   failed_ = false;
+}
+
+void OutputFile::StartAhead() {
+  Descriptor file = Create(ahead_path());
+  try {
+    ahead_.emplace(std::move(file), ahead_path().string(), run_digest_);
+  } catch (const Error&) {
+    place_.Remove(ahead_name_);
+    throw;
+  }
 }
 
 void OutputFile::SyncAhead() {

@@ -185,32 +185,50 @@ std::size_t NumberEnd(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of("+-.0123456789Ee", at), text.size());
 }
 
-// Puts a zero between spaces in the place of each word outside strings, so that every byte keeps
-// its place.
-NonFiniteNumbers TakeNonFinite(std::string& text) {
-  NonFiniteNumbers found;
-  std::size_t num_numbers = 0;
+// A number outside strings, or such a word.
+struct NumberAt {
+  std::size_t begin;
+  std::size_t end;
+  const NonFiniteWord* word;  // null: it is finite
+};
+
+// Calls take(NumberAt) with each number, in their order.
+template <typename Take>
+void ForNumbers(std::string_view text, Take take) {
   for (std::size_t at = 0; at < text.size();) {
-    const std::string_view rest = std::string_view(text).substr(at);
+    const std::string_view rest = text.substr(at);
     const auto* word = std::ranges::find_if(kNonFiniteWords, [&](const NonFiniteWord& candidate) {
       return rest.starts_with(candidate.word);
     });
     if (word != kNonFiniteWords.end()) {
-      found.emplace(num_numbers++, word->value);
-      std::ranges::fill_n(text.begin() + static_cast<std::ptrdiff_t>(at),
-                          static_cast<std::ptrdiff_t>(word->word.size()), ' ');
-      text[at + 1] = '0';
-      at += word->word.size();
+      const NumberAt number = {at, at + word->word.size(), word};
+      take(number);
+      at = number.end;
     } else if (text[at] == '"') {
       at = StringEnd(text, at);
     } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
-      ++num_numbers;
-      at = NumberEnd(text, at);
+      const NumberAt number = {at, NumberEnd(text, at), nullptr};
+      take(number);
+      at = number.end;
     } else {
       ++at;
     }
   }
-  return found;
+}
+
+// Puts a zero between spaces in the place of each word, so that every byte keeps its place.
+NonFiniteNumbers TakeNonFinite(std::string& text) {
+  NonFiniteNumbers values;
+  std::size_t num_numbers = 0;
+  ForNumbers(text, [&](const NumberAt& number) {
+    const std::size_t index = num_numbers++;
+    if (number.word == nullptr) return;
+    values.emplace(index, number.word->value);
+    const std::size_t size = number.end - number.begin;
+    text.replace(number.begin, size, size, ' ');
+    text[number.begin + 1] = '0';
+  });
+  return values;
 }
 
 }  // namespace
@@ -223,6 +241,20 @@ std::variant<json, JsonFault> ParsePythonJson(std::string_view text, std::size_t
   std::string plain(text);
   NonFiniteNumbers nonfinite = TakeNonFinite(plain);
   return Parse(plain, Builder(max_values, std::move(nonfinite)));
+}
+
+std::optional<std::string> WithoutNonFinite(std::string_view text) {
+  std::string plain;
+  std::size_t copied = 0;
+  ForNumbers(text, [&](const NumberAt& number) {
+    if (number.word == nullptr) return;
+    plain += text.substr(copied, number.begin - copied);
+    plain += "null";
+    copied = number.end;
+  });
+  if (copied == 0) return std::nullopt;
+  plain += text.substr(copied);
+  return plain;
 }
 
 std::string JsonMemberPath(const std::string& parent, std::string_view key) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -38,6 +39,10 @@ std::variant<nlohmann::json, JsonFault> ParseStrictJson(std::string_view text,
 // numbers, and of equal keys the last one counts.
 std::variant<nlohmann::json, JsonFault> ParsePythonJson(std::string_view text,
                                                         std::size_t max_values);
+
+// The text with null in the place of each NaN, Infinity and -Infinity outside strings; nullopt
+// where there is none.
+std::optional<std::string> WithoutNonFinite(std::string_view text);
 
 // "$.cpu.matmul" and "rows" -> "$.cpu.matmul.rows"; "$.cpu.matmul" and 2 -> "$.cpu.matmul[2]".
 std::string JsonMemberPath(const std::string& parent, std::string_view key);

@@ -69,11 +69,21 @@ std::string CommandOf(int argc, const char* const* argv) {
   return command;
 }
 
+// A shell's variable that is not set leaves an empty word, which is no way to ask for a default.
+void RefuseEmpty(const Flag& flag, const std::string& value) {
+  if (flag.kind == FlagKind::kSwitch || !value.empty()) return;
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--{}: its value is empty; give one, or leave the flag out", flag.name));
+}
+
 void SetFlags(const Stated& stated, const std::vector<Flag>& flags, Config& config) {
   for (const Flag& flag : flags) {
     if (!stated.Has(flag.name)) continue;
     try {
-      for (const std::string& value : stated.values.at(flag.name)) flag.set(config, value);
+      for (const std::string& value : stated.values.at(flag.name)) {
+        RefuseEmpty(flag, value);
+        flag.set(config, value);
+      }
     } catch (const Error& error) {
       const std::string source = stated.SourceOf(flag.name);
       const std::string from = source.empty() ? "" : fmt::format(" (from {})", source);

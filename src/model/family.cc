@@ -148,7 +148,7 @@ void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>
     return std::ranges::find(keys, key) != keys.end();
   };
   for (const auto& [key, value] : config.value().items()) {
-    if (value.is_null() || value == false) continue;
+    if (value.is_null() || value == (key == "is_causal")) continue;
     if (among(known, key) || among(kHarmless, key) || among(kGeneral, key)) continue;
     config.Refuse(ErrorCode::kModelUnsupported,
                   fmt::format("\"{}\" is not known here, and might change what the model answers",

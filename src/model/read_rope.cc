@@ -173,15 +173,33 @@ int64_t RotaryDims(const JsonNode& node, double part, int64_t head_dim) {
                           head_dim));
 }
 
+// "rope_scaling" beside "rope_parameters" stands for all of it, as in transformers, which then
+// takes another theta than a reader would.
+void RefuseLostTheta(const JsonNode& newer, double theta) {
+  if (NumberOr(newer, "rope_theta", kThetas, theta) == theta) return;
+  newer.Refuse(ErrorCode::kModelUnsupported,
+               "\"rope_scaling\" stands for all of \"rope_parameters\", which has another "
+               "\"rope_theta\" than it",
+               "write all of it into \"rope_parameters\", and leave \"rope_scaling\" out");
+}
+
+// The object of this key, unless it says nothing.
+std::optional<JsonNode> FindFilled(const JsonNode& config, std::string_view key) {
+  std::optional<JsonNode> found = config.FindSet(key);
+  if (found && found->value().empty()) found.reset();
+  return found;
+}
+
 }  // namespace
 
 Rope ReadRope(const JsonNode& config, int64_t head_dim, const RopeKeys& keys) {
-  const std::optional<JsonNode> newer = config.FindSet("rope_parameters");
-  const std::optional<JsonNode> older = config.FindSet("rope_scaling");
-  const JsonNode& node = newer ? *newer : older ? *older : config;
+  const std::optional<JsonNode> newer = FindFilled(config, "rope_parameters");
+  const std::optional<JsonNode> older = FindFilled(config, "rope_scaling");
+  const JsonNode& node = older ? *older : newer ? *newer : config;
   Rope rope;
   rope.theta = NumberOr(config, keys.theta, kThetas, keys.usual_theta);
   rope.theta = NumberOr(node, "rope_theta", kThetas, rope.theta);
+  if (older && newer) RefuseLostTheta(*newer, rope.theta);
   const double part = NumberOr(config, keys.part, kParts, keys.usual_part);
   rope.dims = RotaryDims(node, NumberOr(node, "partial_rotary_factor", kParts, part), head_dim);
   if (newer || older) {

@@ -53,7 +53,12 @@ constexpr std::array kKeys = {
     DocumentedKey{"length_penalty", IsOne, "1"},
     DocumentedKey{"early_stopping", IsFalse, "false"},
     DocumentedKey{"echo", IsFalse, "false"},
-    DocumentedKey{"stream", IsFalse, "false"},
+    DocumentedKey{"stream", IsBoolean, "false"},
+    DocumentedKey{"num_return_sequences", IsOne, "1"},
+    DocumentedKey{"detokenize", IsTrue, "true"},
+    DocumentedKey{"modalities", IsTextAlone, "[\"text\"]"},
+    // Calls of tools are part of the text, one or several.
+    DocumentedKey{"parallel_tool_calls", IsBoolean, "true or false"},
     DocumentedKey{"presence_penalty", IsZero, "0"},
     DocumentedKey{"frequency_penalty", IsZero, "0"},
     DocumentedKey{"no_repeat_ngram_size", IsZero, "0"},
@@ -114,9 +119,6 @@ constexpr std::array kCompletionKeys = {
 
 constexpr std::array kChatKeys = {
     DocumentedKey{"add_special_tokens", IsFalse, "false"},
-    DocumentedKey{"modalities", IsTextAlone, "[\"text\"]"},
-    // Calls of tools are part of the text, one or several.
-    DocumentedKey{"parallel_tool_calls", IsBoolean, "true or false"},
     DocumentedKey{"reasoning_effort", IsMedium, "chat_template_kwargs"},
     DocumentedKey{"include_reasoning", IsTrue, "true"},
     DocumentedKey{"thinking_token_budget", IsNothing, "null"},

@@ -57,4 +57,14 @@ std::variant<json, LineFault> ParseLineJson(std::string_view line) {
   return std::move(std::get<json>(parsed));
 }
 
+std::optional<PythonLine> ReadPythonLine(std::string_view line) {
+  if (line.find("NaN") == line.npos && line.find("Infinity") == line.npos) return std::nullopt;
+  std::variant<json, JsonFault> parsed = ParsePythonJson(line, kMaxValues);
+  auto* value = std::get_if<json>(&parsed);
+  if (value == nullptr) return std::nullopt;
+  std::optional<std::string> text = WithoutNonFinite(line);
+  if (!text) return std::nullopt;
+  return PythonLine{std::move(*value), std::move(*text)};
+}
+
 }  // namespace spillway

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 
@@ -15,5 +17,14 @@ namespace spillway {
 // their column, in bytes. No recursion, so that the line's depth costs no stack.
 // Requires: valid UTF-8.
 std::variant<nlohmann::json, LineFault> ParseLineJson(std::string_view line);
+
+// A line as Python's json module writes it, which has NaN and Infinity.
+struct PythonLine {
+  nlohmann::json value;  // with them
+  std::string text;      // with null in their place
+};
+
+// nullopt: it has neither of them, or is no JSON beside them. Requires: as ParseLineJson.
+std::optional<PythonLine> ReadPythonLine(std::string_view line);
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/base/json_text.h"
 #include "src/requests/chat_line.h"
 #include "src/requests/cut_prompt.h"
 #include "src/requests/documented_keys.h"
@@ -29,9 +31,14 @@ using nlohmann::json;
 
 constexpr std::string_view kUrl = "/v1/completions";
 constexpr std::string_view kChatUrl = "/v1/chat/completions";
+constexpr std::string_view kUrlEnd = "/completions";  // Azure's has no version before it
+constexpr std::string_view kChatUrlEnd = "/chat/completions";
 
 bool IsPromptKey(std::string_view key) { return key == "prompt" || key == "token_ids"; }
 bool IsBatchKey(std::string_view key) { return key == "method" || key == "url" || key == "body"; }
+
+// Hugging Face's switch between sampling and the likeliest token, which the temperature is here.
+constexpr std::string_view kSwitchKey = "do_sample";
 
 // Names that other programs have for keys which decide the answer.
 constexpr std::array kOtherNames = {
@@ -39,12 +46,10 @@ constexpr std::array kOtherNames = {
     OtherName{"max_length", "max_tokens"},
     OtherName{"n_predict", "max_tokens"},
     OtherName{"min_new_tokens", "min_tokens"},
-    OtherName{"do_sample", "temperature"},
     OtherName{"repeat_penalty", "repetition_penalty"},
     OtherName{"stop_sequences", "stop"},
     OtherName{"stop_strings", "stop"},
     OtherName{"random_seed", "seed"},
-    OtherName{"num_return_sequences", "n"},
     OtherName{"enable_thinking", "chat_template_kwargs"},
 };
 
@@ -59,6 +64,8 @@ struct Body {
   BodyForm form = BodyForm::kCompletion;
 };
 
+bool IsSet(const json& keys, std::string_view key) { return FindSet(keys, key) != nullptr; }
+
 std::variant<std::string, LineFault> ReadText(const json& line, const char* key) {
   const auto value = line.find(key);
   if (value == line.end()) return LineFault{"missing_key", fmt::format("has no key \"{}\"", key)};
@@ -66,7 +73,9 @@ std::variant<std::string, LineFault> ReadText(const json& line, const char* key)
   return value->get<std::string>();
 }
 
+// Some services leave it out.
 MaybeFault CheckMethod(const json& line) {
+  if (FindSet(line, "method") == nullptr) return std::nullopt;
   std::variant<std::string, LineFault> method = ReadText(line, "method");
   if (auto* fault = std::get_if<LineFault>(&method)) return std::move(*fault);
   const std::string& text = std::get<std::string>(method);
@@ -75,13 +84,18 @@ MaybeFault CheckMethod(const json& line) {
                    fmt::format("\"method\" must be \"POST\", not \"{}\"", Printable(text))};
 }
 
-// Form that the url asks for.
+// Form that the url asks for, or where services leave it out the body.
 std::variant<BodyForm, LineFault> FormOfUrl(const json& line) {
+  if (FindSet(line, "url") == nullptr) {
+    const json* body = FindSet(line, "body");
+    const bool is_chat = body != nullptr && body->is_object() && IsSet(*body, "messages");
+    return is_chat ? BodyForm::kChat : BodyForm::kCompletion;
+  }
   std::variant<std::string, LineFault> url = ReadText(line, "url");
   if (auto* fault = std::get_if<LineFault>(&url)) return std::move(*fault);
   const std::string& text = std::get<std::string>(url);
-  if (text == kUrl) return BodyForm::kCompletion;
-  if (text == kChatUrl) return BodyForm::kChat;
+  if (text.ends_with(kChatUrlEnd)) return BodyForm::kChat;
+  if (text.ends_with(kUrlEnd)) return BodyForm::kCompletion;
   return LineFault{"unsupported_value", fmt::format("\"url\" must be \"{}\" or \"{}\", not \"{}\"",
                                                     kUrl, kChatUrl, Printable(text))};
 }
@@ -89,12 +103,10 @@ std::variant<BodyForm, LineFault> FormOfUrl(const json& line) {
 // CheckForm refuses those of the other form, unless they are null.
 bool IsKeyOf(std::string_view key, BodyForm form) {
   if (IsSamplingKey(key, form) || IsPromptKey(key) || key == "messages") return true;
-  if (key == kCutKey) return true;
+  if (key == kCutKey || key == kSwitchKey) return true;
   if (IsDocumentedKey(key, form)) return true;
   return form == BodyForm::kChat && IsChatKey(key);
 }
-
-bool IsSet(const json& keys, std::string_view key) { return FindSet(keys, key) != nullptr; }
 
 // "messages" beside "prompt", or under the other url, is named as such.
 MaybeFault CheckForm(const json& keys, BodyForm form) {
@@ -269,6 +281,14 @@ MaybeFault CheckStopTokens(const Sampling& sampling, int64_t vocab_rows) {
   return std::nullopt;
 }
 
+MaybeFault CheckSwitch(const json& keys, const Sampling& sampling) {
+  const json* value = FindSet(keys, kSwitchKey);
+  if (value == nullptr || *value == json(sampling.temperature > 0.0)) return std::nullopt;
+  return LineFault{"unsupported_value",
+                   fmt::format("\"{}\": {} beside a temperature of {}; give \"temperature\" alone",
+                               kSwitchKey, Printable(JsonText(*value), 40), sampling.temperature)};
+}
+
 using ChoicesOrFault = std::variant<std::shared_ptr<const ChoiceSet>, LineFault>;
 
 // What lines are read with.
@@ -357,6 +377,7 @@ RequestOrFault ReadBody(const Body& body, std::string_view text, const Reading& 
   Sampling sampling = options.defaults;
   if (MaybeFault fault = ReadSamplingKeys(*body.keys, body.form, sampling))
     return std::move(*fault);
+  if (MaybeFault fault = CheckSwitch(*body.keys, sampling)) return std::move(*fault);
   if (MaybeFault fault = CheckStopTokens(sampling, options.vocab_rows)) return std::move(*fault);
   const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
   const bool chooses = !sampling.choices.empty();
@@ -386,6 +407,31 @@ RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Rea
   return ReadBody(body, text, {reading.tokenizer, of_line, reading.choices}, cut);
 }
 
+// Keys that nothing reads.
+bool IsPassedOver(std::string_view key) {
+  if (key == "custom_id" || IsBatchKey(key)) return false;
+  const auto passes = [&](BodyForm form) {
+    if (IsDocumentedKey(key, form)) return !CheckDocumentedKey(key, json(NAN), form);
+    return !IsKeyOf(key, form);
+  };
+  return passes(BodyForm::kCompletion) && passes(BodyForm::kChat);
+}
+
+bool HoldsNonFinite(const json& value) {
+  if (value.is_structured()) return std::ranges::any_of(value, HoldsNonFinite);
+  return value.is_number_float() && !std::isfinite(value.get<double>());
+}
+
+// Python writes NaN and Infinity. They stand for null in what nothing reads, and are no JSON in
+// what decides the answer.
+bool IsNonFiniteWherePassedOver(const json& keys) {
+  return std::ranges::all_of(keys.items(), [](const auto& item) {
+    if (item.key() == "body" && item.value().is_object())
+      return IsNonFiniteWherePassedOver(item.value());
+    return !HoldsNonFinite(item.value()) || IsPassedOver(item.key());
+  });
+}
+
 }  // namespace
 
 RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderOptions options)
@@ -404,6 +450,12 @@ RequestOrFault RequestParser::ParseText(const Line& line) const {
 }
 
 RequestOrFault RequestParser::ParseJson(const Line& line, LineNotes& notes) const {
+  const std::optional<PythonLine> python = ReadPythonLine(line.text);
+  if (python && python->value.is_object() && IsNonFiniteWherePassedOver(python->value)) {
+    Line plain = line;
+    plain.text = python->text;
+    return ParseJson(plain, notes);
+  }
   const std::string_view text = WithoutOddSpace(line.text);
   std::variant<json, LineFault> parsed = ParseLineJson(text);
   if (auto* fault = std::get_if<LineFault>(&parsed)) {

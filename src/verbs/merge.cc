@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/answers/earlier_line.h"
@@ -15,6 +16,7 @@
 #include "src/base/report_file.h"
 #include "src/base/stop_signal.h"
 #include "src/base/terminal.h"
+#include "src/requests/input_file.h"  // SameFile
 #include "src/requests/input_form.h"
 #include "src/requests/line_source.h"
 #include "src/requests/request_parser.h"  // CustomIdOf
@@ -29,11 +31,24 @@ using Path = std::filesystem::path;
 
 constexpr int64_t kLinesPerStopCheck = 256;
 
+// The outputs of the shards, none of which is what is written.
+const std::vector<Path>& ShardsOf(const Config& config) {
+  for (const Path& shard : config.shard_files) {
+    for (const auto& [flag, path] :
+         {std::pair("--output", config.output), {"--report", config.report}}) {
+      if (path.empty() || !SameFile(shard, path)) continue;
+      throw Error(ErrorCode::kInput,
+                  fmt::format("{} is one of the outputs to merge; give another name", flag));
+    }
+  }
+  return config.shard_files;
+}
+
 class Merge {
  public:
   explicit Merge(const Config& config)
       : config_(config),
-        shards_(config.shard_files),
+        shards_(ShardsOf(config)),
         report_("--report", config.report, {config.input, config.output, {}}),
         file_(config) {}
 

@@ -14,6 +14,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/answers/child_process.h"
 #include "tests/answers/writer_values.h"
 #include "tests/temporary_folder.h"
 
@@ -168,28 +169,6 @@ TEST(OutputFile, StreamsAreWrittenInPlace) {
   CompletionWriter full("/dev/full", WriterTokens(), TestWriterOptions());
   full.Expect(1);
   EXPECT_EQ(CodeOf([&] { full.Put(BadLine(1)); }), ErrorCode::kDiskSpace);
-}
-
-// Runs `action` in a child process with `stdout_fd` as its standard output; returns its exit
-// status.
-int InChild(int stdout_fd, const std::function<int()>& action) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    std::signal(SIGPIPE, SIG_IGN);
-    std::signal(SIGXFSZ, SIG_IGN);
-    if (stdout_fd >= 0) ::dup2(stdout_fd, STDOUT_FILENO);
-    int status = 99;
-    try {
-      status = action();
-    } catch (const Error& error) {
-      status = ExitStatus(error.code());
-    } catch (...) {
-    }
-    ::_exit(status);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
 // A thousand lines to standard output, 150 bytes each.

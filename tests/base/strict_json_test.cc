@@ -78,6 +78,12 @@ TEST(PythonJson, TakesNumbersThatAreNotFinite) {
   EXPECT_EQ(document["e"], 8);
 }
 
+TEST(PythonJson, NullStandsForNumbersThatAreNotFinite) {
+  EXPECT_EQ(WithoutNonFinite(R"({"a":[-1.5,NaN,-Infinity],"b":Infinity,"c":"NaN"})"),
+            R"({"a":[-1.5,null,null],"b":null,"c":"NaN"})");
+  EXPECT_EQ(WithoutNonFinite(R"({"c":"NaN \" Infinity"})"), std::nullopt);
+}
+
 TEST(PythonJson, TheLastOfEqualKeysCounts) {
   const json document = std::get<json>(ParsePythonJson(R"({"a":{"b":1},"c":2,"a":[3]})", 100));
   EXPECT_EQ(document, json::parse(R"({"a":[3],"c":2})"));

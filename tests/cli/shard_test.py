@@ -158,6 +158,10 @@ class Merging(ShardTest):
         harness.run(BINARY, ["generate", "--input", other, "--output", self.output, "--quiet", "--shard", "0/2",
                              "--overwrite"])
         self.assertIn("is not of the same input", self.merge(status=20))
+        for words in (["--output", files[0], "--overwrite"], ["--output", self.output, "--report", files[1]]):
+            done = harness.run(BINARY, ["merge", *files, *words])
+            self.assertEqual(done.status, 20, done.stderr)
+            self.assertIn("is one of the outputs to merge", done.stderr)
         files[0].rename(str(files[0]) + ".part")
         self.assertIn("has not ended; its command goes on", self.merge(status=20))
 

@@ -141,6 +141,18 @@ TEST(Gemma3ConfigTest, LayersOfEachKindHaveTheirPositionsInBothForms) {
   EXPECT_EQ(shape.window_rope, (Rope{1e4, 256}));
 }
 
+// As in transformers, which puts the older scaling's keys over the newer ones.
+TEST(Gemma3ConfigTest, AnOlderScalingCountsBesideNewerPositions) {
+  json both = {{"rope_parameters", OfEach(2e6, 3e4)},
+               {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}}};
+  const ModelShape shape = ShapeOf(Tiny("gemma3_text", both));
+  EXPECT_EQ(shape.rope,
+            (Rope{2e6, 256, RopePairs::kHalves, RopeScaling{RopeScalingKind::kLinear, 4.0}}));
+  EXPECT_EQ(shape.window_rope, (Rope{3e4, 256}));
+  both["rope_scaling"] = "linear";
+  ExpectRefusal(Tiny("gemma3_text", both), ErrorCode::kModelInconsistent, "\"rope_scaling\"");
+}
+
 TEST(Gemma3ConfigTest, ThePatternIsSixLayersLong) {
   const json long_one = {{"num_hidden_layers", 8}, {"sliding_window", 512}};
   EXPECT_EQ(ShapeOf(Tiny("gemma3_text", long_one)).windowed,

@@ -117,6 +117,33 @@ TEST(LlamaConfigTest, ScalingsByLengthAreRead) {
   EXPECT_EQ(shape.max_positions, 64);
 }
 
+TEST(LlamaConfigTest, AnOlderScalingStandsForAllOfTheNewer) {
+  const json plain = {{"rope_type", "default"}, {"rope_theta", 700.0}};
+  const json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  ModelShape shape =
+      ShapeWith({{"rope_theta", 700.0}, {"rope_parameters", plain}, {"rope_scaling", yarn}});
+  EXPECT_EQ(shape.rope.scaling.kind, RopeScalingKind::kYarn);
+  EXPECT_EQ(shape.rope.theta, 700.0);
+  json with_theta = yarn;
+  with_theta["rope_theta"] = 700.0;
+  shape = ShapeWith({{"rope_parameters", plain}, {"rope_scaling", with_theta}});
+  EXPECT_EQ(shape.rope.scaling.kind, RopeScalingKind::kYarn);
+  EXPECT_EQ(shape.rope.theta, 700.0);
+  EXPECT_EQ(ShapeWith({{"rope_parameters", plain}, {"rope_scaling", json::object()}}).rope.theta,
+            700.0);
+  ExpectError(ErrorCode::kModelUnsupported, "another \"rope_theta\"", [&] {
+    ShapeWith({{"rope_parameters", plain}, {"rope_scaling", yarn}});
+  });
+}
+
+TEST(LlamaConfigTest, AttentionOnlyLooksBack) {
+  ShapeWith({{"is_causal", true}});
+  ExpectError(ErrorCode::kModelUnsupported, "\"is_causal\" is not known", [] {
+    ShapeWith({{"is_causal", false}});
+  });
+}
+
 TEST(LlamaConfigTest, APartOfAHeadMayTurn) {
   EXPECT_EQ(ShapeWith({{"partial_rotary_factor", 0.5}}).rope.dims, 2);
   EXPECT_EQ(ShapeWith({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}).rope.dims, 2);

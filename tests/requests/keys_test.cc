@@ -58,6 +58,16 @@ TEST(Keys, NeutralValuesArePassedOverWithoutAWord) {
                           R"("best_of":1)",
                           R"("echo":false)",
                           R"("stream":false)",
+                          R"("stream":true)",
+                          R"("stream":true)",
+                          R"("do_sample":false)",
+                          R"("num_return_sequences":1)",
+                          R"("detokenize":true)",
+                          R"("parallel_tool_calls":true)",
+                          R"("modalities":["text"])",
+                          R"("metadata":{"score":NaN})",
+                          R"("metadata":[Infinity,-Infinity])",
+                          R"("nobody_knows_this":NaN)",
                           R"("stream_options":null)",
                           R"("presence_penalty":0)",
                           R"("frequency_penalty":0.0)",
@@ -199,7 +209,6 @@ TEST(Keys, FeaturesThatAreAbsentAreNamedAndNotCalledUnknown) {
                           R"("n":0)",
                           R"("best_of":3)",
                           R"("echo":true)",
-                          R"("stream":true)",
                           R"("presence_penalty":0.5)",
                           R"("frequency_penalty":-1)",
                           R"("logit_bias":{"5":-100})",
@@ -258,7 +267,6 @@ TEST(Keys, MisspeltOnesAreFaults) {
       {"prompts", "prompt"},
       {"presense_penalty", "presence_penalty"},
       {"max_new_tokens", "max_tokens"},
-      {"do_sample", "temperature"},
       {"logprob", "logprobs"}};
   for (const auto& [word, meant] : words) {
     for (const std::string& line : BothForms("\"" + word + "\":1"))

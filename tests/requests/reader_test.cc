@@ -96,6 +96,19 @@ TEST(RequestReader, TakesTheBatchForm) {
   EXPECT_EQ(request.sampling.min_tokens, 2);
 }
 
+// Together and Mistral leave url and method out, Azure the version.
+TEST(RequestReader, TakesTheBatchFormsOfOtherServices) {
+  for (const char* beside :
+       {"", R"("method":"POST",)", R"("url":"/completions",)", R"("method":null,"url":null,)",
+        R"("method":"POST","url":"https://api.openai.com/v1/completions",)"})
+    EXPECT_EQ(TextOf(One(std::string("{") + beside + R"("body":{"prompt":"hi"}})")), "hi");
+  for (const char* beside : {"", R"("method":"POST","url":"/chat/completions",)"}) {
+    const auto read =
+        ReadAll(std::string("{") + beside + R"("body":{"messages":[{"role":"user"}]}})" + "\n");
+    EXPECT_EQ(std::get<LineError>(read.at(0)).code, "no_chat_template") << beside;
+  }
+}
+
 TEST(RequestReader, TakesTheShortForms) {
   EXPECT_EQ(TextOf(One(R"({"prompt":"hi"})")), "hi");
   EXPECT_THAT(One(R"({"prompt":[2,299,0]})").prompt, ElementsAre(2, 299, 0));

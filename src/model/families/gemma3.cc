@@ -20,16 +20,20 @@ constexpr double kWindowTheta = 1e4;
 constexpr int64_t kPeriod = 6;  // of layers without a window
 
 // Rotary keys of one type of layers. `older` are those that transformers wrote before 5, which has
-// "rope_parameters" for each type.
+// "rope_parameters" for each type; an older scaling beside them counts for each key that it has.
 Rope ReadRopeOf(const JsonNode& config, const char* layer_type, nlohmann::json older,
                 int64_t dims) {
   nlohmann::json keys = config.value();
   for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) keys.erase(key);
-  keys.update(older);
   if (const std::optional<JsonNode> parameters = config.FindSet("rope_parameters")) {
     keys["rope_parameters"] = parameters->Member(layer_type).value();
-    keys.erase("rope_scaling");
+    if (older.contains("rope_scaling") && older["rope_scaling"].is_object() &&
+        keys["rope_parameters"].is_object()) {
+      keys["rope_parameters"].update(older["rope_scaling"]);
+      older.erase("rope_scaling");
+    }
   }
+  keys.update(older);
   return ReadRope(JsonNode(keys, config.origin()), dims);
 }
 
