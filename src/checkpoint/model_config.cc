@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "spillway/error.h"
 #include "src/base/config_reader.h"
+#include "src/base/terminal.h"
 #include "src/checkpoint/bounded_json.h"
 #include "src/checkpoint/generation_config.h"
 #include "src/checkpoint/model_folder.h"
@@ -72,28 +75,54 @@ DType ReadDType(const JsonNode& config) {
                 "convert the model");
 }
 
+constexpr auto kConfigName = "config.json";
+constexpr auto kAdapterName = "adapter_config.json";
+
+// -1 is an old spelling of "none".
+constexpr IntegerRange kTokenIds = {-1, std::numeric_limits<TokenId>::max()};
+
+// The token where the model has it: settings of models that were trained from nothing are often
+// those of a larger vocabulary. -1: none.
+int64_t OfVocabulary(const char* file, std::string_view key, int64_t id, const ModelShape& shape) {
+  if (id < shape.vocab_size) return id;
+  PrintWarning(fmt::format("{}: \"{}\" is {}, and the model's ids end at {}: it has none", file,
+                           key, id, shape.vocab_size - 1));
+  return -1;
+}
+
+TokenId ReadTokenId(const JsonNode& config, std::string_view key, int64_t usual,
+                    const ModelShape& shape) {
+  const int64_t fallback = usual < shape.vocab_size ? usual : -1;
+  const int64_t id = config.Integer(key, kTokenIds, fallback);
+  return static_cast<TokenId>(OfVocabulary(kConfigName, key, id, shape));
+}
+
+std::vector<TokenId> ReadEos(const JsonNode& eos, const char* file, const ModelShape& shape) {
+  std::vector<TokenId> ids;
+  for (const int64_t id : DistinctIntegers(eos, kTokenIds)) {
+    const int64_t found = OfVocabulary(file, "eos_token_id", id, shape);
+    if (found >= 0) ids.push_back(static_cast<TokenId>(found));
+  }
+  return ids;
+}
+
 void ReadTokenIds(const JsonNode& config, const Family& family, ModelShape& shape) {
-  // -1 is an old spelling of "none".
-  const IntegerRange ids = {-1, shape.vocab_size - 1};
-  const auto fallback = [&](int64_t id) { return id < shape.vocab_size ? id : -1; };
-  shape.bos = static_cast<TokenId>(config.Integer("bos_token_id", ids, fallback(family.bos)));
-  shape.pad = static_cast<TokenId>(config.Integer("pad_token_id", ids, fallback(family.pad)));
-  const std::optional<JsonNode> eos = config.Find("eos_token_id");
-  for (const int64_t id : eos ? DistinctIntegers(*eos, ids) : std::vector{fallback(family.eos)}) {
-    if (id >= 0) shape.eos.push_back(static_cast<TokenId>(id));
+  shape.bos = ReadTokenId(config, "bos_token_id", family.bos, shape);
+  shape.pad = ReadTokenId(config, "pad_token_id", family.pad, shape);
+  if (const std::optional<JsonNode> eos = config.Find("eos_token_id")) {
+    shape.eos = ReadEos(*eos, kConfigName, shape);
+  } else if (family.eos >= 0 && family.eos < shape.vocab_size) {
+    shape.eos = {family.eos};
   }
 }
 
 // Generation settings beat the model's own, as in transformers' generate().
 void ReadGenerationEos(const nlohmann::json& document, ModelShape& shape) {
   if (document.is_null()) return;
-  const JsonOrigin origin = ConfigOrigin("generation_config.json");
-  const auto eos = ConfigRoot(document, origin).Find("eos_token_id");
-  if (!eos) return;
-  shape.eos.clear();
-  for (const int64_t id : DistinctIntegers(*eos, {-1, shape.vocab_size - 1})) {
-    if (id >= 0) shape.eos.push_back(static_cast<TokenId>(id));
-  }
+  constexpr auto kName = "generation_config.json";
+  const JsonOrigin origin = ConfigOrigin(kName);
+  if (const auto eos = ConfigRoot(document, origin).Find("eos_token_id"))
+    shape.eos = ReadEos(*eos, kName, shape);
 }
 
 ModelShape ShapeOf(const JsonNode& config) {
@@ -106,7 +135,11 @@ ModelShape ShapeOf(const JsonNode& config) {
   return shape;
 }
 
-constexpr auto kConfigName = "config.json";
+void WarnOfAdapter(const ModelFolder& folder, const std::filesystem::path& path) {
+  if (!folder.Has(kAdapterName)) return;
+  PrintWarning(fmt::format("{}: the adapter of {} is not applied; merge it into the weights first",
+                           Printable(path.string(), 160), kAdapterName));
+}
 
 }  // namespace
 
@@ -119,10 +152,16 @@ ModelConfig ReadModelConfig(const std::filesystem::path& path) {
       read.generation = ReadGenerationDocument(path);
       return read;
     }
-    throw Error(ErrorCode::kModelMissing,
-                fmt::format("{}: has no config.json; give --model a Hugging Face model folder",
-                            Printable(path.string(), 160)));
+    const bool is_adapter = folder.Has(kAdapterName);
+    throw Error(
+        ErrorCode::kModelMissing,
+        fmt::format("{}: {}; give --model a Hugging Face model folder",
+                    Printable(path.string(), 160),
+                    is_adapter ? "is an adapter (adapter_config.json), which is merged into "
+                                 "its model's weights first"
+                               : "has no config.json"));
   }
+  WarnOfAdapter(folder, path);
   const nlohmann::json document = ReadPythonJson(folder.Open(kConfigName), kMaxConfigBytes);
   const JsonOrigin origin = ConfigOrigin(kConfigName);
   const JsonNode config = ConfigRoot(document, origin);

@@ -124,7 +124,7 @@ AddedTokenFinder::Matches AddedTokenFinder::FindAll(std::string_view text) const
 
 bool AddedTokenFinder::Counts(const AddedToken& token, std::string_view text, const Match& match,
                               SpecialText special) const {
-  if (special == SpecialText::kPlain && token.special) return false;
+  if (token.split || (special == SpecialText::kPlain && token.special)) return false;
   if (!token.single_word) return true;
   const bool free_left = match.begin == 0 || !IsWordChar(CodePointBefore(text, match.begin).value);
   const bool free_right =

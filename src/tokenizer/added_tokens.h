@@ -22,6 +22,7 @@ struct AddedToken {
   bool lstrip = false;       // takes the white space in front along
   bool rstrip = false;       // takes the white space behind along
   bool normalized = false;   // looked for after normalisation instead of before
+  bool split = false;        // plain text wherever it is written ("split_special_tokens")
 };
 
 // A part of a text: an added token, or text (id < 0) between them.

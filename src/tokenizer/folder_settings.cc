@@ -134,6 +134,10 @@ ModelWords ReadModelWords(const std::filesystem::path& file) {
 
 }  // namespace
 
+void SplitSpecials(const FolderSettings& settings, std::vector<AddedToken>& tokens) {
+  for (AddedToken& token : tokens) token.split = settings.split_special_tokens && token.special;
+}
+
 FolderSettings ReadFolderSettings(const std::filesystem::path& folder) {
   FolderSettings settings;
   settings.file = folder / "tokenizer_config.json";
@@ -157,6 +161,7 @@ FolderSettings ReadFolderSettings(const std::filesystem::path& folder) {
   settings.add_eos = OptionalBool(config, "add_eos_token");
   settings.add_prefix_space = OptionalBool(config, "add_prefix_space");
   settings.legacy = OptionalBool(config, "legacy");
+  settings.split_special_tokens = OptionalBool(config, "split_special_tokens").value_or(false);
   ReadNamedTokens(config, settings);
   if (config.Find("added_tokens_decoder")) return settings;
   const std::filesystem::path added_file = folder / "added_tokens.json";

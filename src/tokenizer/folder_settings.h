@@ -25,6 +25,7 @@ struct FolderSettings {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_prefix_space;
+  bool split_special_tokens = false;  // special tokens that a text has are plain text
   std::map<std::string, std::string> special_tokens;  // those by name: "bos_token", ...
   // LLaMA: a space in front of every part between special tokens.
   std::optional<bool> legacy;
@@ -33,6 +34,9 @@ struct FolderSettings {
   // Contents of those of them that no file names: the class's own.
   std::set<std::string, std::less<>> default_tokens;
 };
+
+// Marks the special ones where the settings say that texts have none.
+void SplitSpecials(const FolderSettings& settings, std::vector<AddedToken>& tokens);
 
 // Absent files say nothing. Throws: Error kTokenizer for malformed ones.
 FolderSettings ReadFolderSettings(const std::filesystem::path& folder);

@@ -75,6 +75,7 @@ BpeParts ReadGpt2Files(const std::filesystem::path& folder, const FolderSettings
   const FolderSettings settings = WithOptDefaults(given, vocabulary);
   std::vector<AddedToken> added = PlaceAddedTokens(settings.added_tokens, settings.named_tokens,
                                                    vocabulary, vocab_rows, settings.file);
+  SplitSpecials(settings, added);
   BpeParts parts{MakeModel(std::move(vocabulary), folder / "merges.txt"),
                  std::move(added),
                  {},

@@ -240,6 +240,7 @@ std::unique_ptr<Tokenizer> OpenSentencePiece(const std::filesystem::path& file,
   required.insert(required.end(), settings.added_tokens.begin(), settings.added_tokens.end());
   parts.added_tokens =
       PlaceAddedTokens(required, settings.named_tokens, vocabulary, vocab_rows, file);
+  SplitSpecials(settings, parts.added_tokens);
   // LLaMA's tokenizer puts its start token in front unless told otherwise.
   parts.start = FrameToken(settings.add_bos.value_or(true), settings.bos, "<s>", parts, file);
   parts.end = FrameToken(settings.add_eos.value_or(false), settings.eos, "</s>", parts, file);

@@ -171,6 +171,7 @@ BpeParts ReadTokenizerJson(const Path& file, const FolderSettings& settings, int
   std::vector<AddedToken> added =
       PlaceAddedTokens(ReadAddedTokens(OptionalMember(document, "added_tokens")),
                        SettingsTokens(settings, kind), model.vocabulary(), vocab_rows, file);
+  SplitSpecials(settings, added);
   Frame frame = ReadPostProcessor(OptionalMember(document, "post_processor"));
   for (const TokenId id : frame.start) CheckRow(id, "start of the template", vocab_rows, file);
   for (const TokenId id : frame.end) CheckRow(id, "end of the template", vocab_rows, file);

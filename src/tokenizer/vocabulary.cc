@@ -37,15 +37,28 @@ void CheckNewIds(const std::vector<AddedToken>& placed, const StringMap<TokenId>
   }
 }
 
+[[noreturn]] void RefuseRow(TokenId id, std::string_view token, int64_t vocab_rows,
+                            const std::filesystem::path& file, const char* advice) {
+  RefuseTokenizer(file,
+                  fmt::format("the token \"{}\" has id {}, but the model's embedding has {} rows",
+                              Printable(token), id, vocab_rows),
+                  advice);
+}
+
+// Models are published with such tokens, which no prompt may have.
+void CheckRowOfAdded(const AddedToken& token, int64_t vocab_rows,
+                     const std::filesystem::path& file) {
+  if (token.id < vocab_rows) return;
+  RefuseRow(token.id, token.content, vocab_rows, file,
+            "use the model's own tokenizer, or take this added token out of its files");
+}
+
 }  // namespace
 
 void CheckRow(TokenId id, std::string_view token, int64_t vocab_rows,
               const std::filesystem::path& file) {
-  if (id < vocab_rows) return;
-  RefuseTokenizer(file,
-                  fmt::format("the token \"{}\" has id {}, but the model's embedding has {} rows",
-                              Printable(token), id, vocab_rows),
-                  "use the tokenizer files that belong to this model");
+  if (id >= vocab_rows)
+    RefuseRow(id, token, vocab_rows, file, "use the tokenizer files that belong to this model");
 }
 
 StringMap<TokenId> ReadVocabulary(const JsonNode& tokens, int64_t vocab_rows,
@@ -79,7 +92,7 @@ std::vector<AddedToken> PlaceAddedTokens(const std::vector<AddedToken>& required
     const auto entry = vocabulary.find(token.content);
     token.id = entry != vocabulary.end() ? entry->second : next;
     if (may_lack_row && token.id >= vocab_rows) return;
-    CheckRow(token.id, token.content, vocab_rows, file);
+    CheckRowOfAdded(token, vocab_rows, file);
     next = std::max(next, token.id + 1);
     places.emplace(token.content, placed.size());
     placed.push_back(std::move(token));

@@ -110,10 +110,22 @@ TEST(ModelConfigTest, EndOfTextIsANumberOrAListAndGenerationWins) {
   EXPECT_TRUE(ReadModelShape(folder.path()).eos.empty());
   folder.Write("generation_config.json", "\n");
   EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{3});
-  folder.Write("generation_config.json", R"({"eos_token_id":16})");
-  ExpectError(ErrorCode::kModelInconsistent,
-              "\"eos_token_id\" is 16, but must be an integer from -1 to 15",
-              [&] { ReadModelShape(folder.path()); });
+}
+
+TEST(ModelConfigTest, TokensBeyondTheVocabularyAreNone) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(ShapeOf(ConfigWith("eos_token_id", "[2,16]")).eos, std::vector<TokenId>{2});
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "spillway: warning: config.json: \"eos_token_id\" is 16, and the model's ids end at 15: "
+      "it has none\n");
+  EXPECT_TRUE(ShapeOf(ConfigWith("eos_token_id", "50256")).eos.empty());
+  EXPECT_EQ(ShapeOf(ConfigWith("bos_token_id", "50256")).bos, -1);
+  EXPECT_EQ(ShapeOf(ConfigWith("pad_token_id", "50256")).pad, -1);
+  const TemporaryFolder folder(MemoryRoot());
+  folder.Write("config.json", ConfigWith("eos_token_id", "3"));
+  folder.Write("generation_config.json", R"({"eos_token_id":[5,16]})");
+  EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{5});
 }
 
 TEST(ModelConfigTest, TheNameIsTheFolders) {
@@ -200,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "not a multiple"},
         BadConfig{"Bool", ConfigWith("enable_bias", "1"), kInconsistent,
                   "but must be true or false"},
-        BadConfig{"Eos", ConfigWith("eos_token_id", "16"), kInconsistent, "from -1 to 15"},
+        BadConfig{"Eos", ConfigWith("eos_token_id", "-2"), kInconsistent, "from -1 to "},
         BadConfig{"EosList", ConfigWith("eos_token_id", "[2,\"x\"]"), kInconsistent,
                   "\"eos_token_id\" is \"x\""},
         BadConfig{"Terminal", ConfigWith("eos_token_id", "\"\\u001b[2J\""), kInconsistent,
@@ -236,6 +248,9 @@ TEST(ModelConfigTest, HeadsThatDoNotDivideAreNamedByTheFamilysKeys) {
 TEST(ModelConfigTest, NoConfigIsMissing) {
   const TemporaryFolder folder(MemoryRoot());
   ExpectError(ErrorCode::kModelMissing, folder.path().string() + ": has no config.json",
+              [&] { ReadModelShape(folder.path()); });
+  folder.Write("adapter_config.json", "{}");
+  ExpectError(ErrorCode::kModelMissing, "is an adapter (adapter_config.json)",
               [&] { ReadModelShape(folder.path()); });
   std::filesystem::create_directory(folder.path() / "config.json");
   ExpectError(ErrorCode::kModelMissing, "not a regular file",

@@ -76,7 +76,7 @@ CONFIG = [
     ("another vocabulary size", 11, FP16, set_config(vocab_size=400)),
     ("another feed-forward size", 11, FP16, set_config(ffn_dim=64)),
     ("an untied head without a tensor", 11, FP16, set_config(tie_word_embeddings=False)),
-    ("an end token past the vocabulary", 11, FP16, set_config(eos_token_id=5000)),
+    ("an end token past all integers", 11, FP16, set_config(eos_token_id=2**31)),
     ("a size that is infinite", 11, FP16, set_config(ffn_dim=math.inf)),
     ("text behind a NUL byte in config.json", 10, FP16, add_nul("config.json")),
     ("text behind a NUL byte in generation_config.json", 10, FP16, write_file("generation_config.json", b"{}\0x")),

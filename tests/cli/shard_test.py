@@ -161,7 +161,7 @@ class Merging(ShardTest):
         for words in (["--output", files[0], "--overwrite"], ["--output", self.output, "--report", files[1]]):
             done = harness.run(BINARY, ["merge", *files, *words])
             self.assertEqual(done.status, 20, done.stderr)
-            self.assertIn("is one of the outputs to merge", done.stderr)
+            self.assertIn(b"is one of the outputs to merge", done.stderr)
         files[0].rename(str(files[0]) + ".part")
         self.assertIn("has not ended; its command goes on", self.merge(status=20))
 

@@ -6,11 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "src/unicode/form.h"
 #include "src/unicode/utf8.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -42,6 +46,22 @@ TEST(TokenizerTest, SpecialTextIsATokenUnlessPlain) {
   const std::vector<TokenId> plain = tokenizer->Encode("</s>", SpecialText::kPlain);
   EXPECT_GT(plain.size(), 2u);
   EXPECT_EQ(tokenizer->Decode(plain), "</s>");
+}
+
+TEST(TokenizerTest, SettingsMaySplitSpecialTokensOfTexts) {
+  const TemporaryFolder folder;
+  for (const auto& entry : std::filesystem::directory_iterator(kTales)) {
+    if (entry.path().extension() != ".safetensors")
+      std::filesystem::copy(entry.path(), folder.path());
+  }
+  const std::filesystem::path file = folder / "tokenizer_config.json";
+  nlohmann::json settings = nlohmann::json::parse(std::ifstream(file));
+  settings["split_special_tokens"] = true;
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  std::ofstream(file) << settings;
+  const auto tokenizer = OpenTokenizer(folder.path(), 4096);
+  EXPECT_THAT(tokenizer->Encode("a </s> b", SpecialText::kParse),
+              ElementsAre(2, 68, 224, 31, 18, 86, 33, 272));
 }
 
 TEST(TokenizerTest, SpecialTokensHolesAndForeignIdsHaveNoText) {
