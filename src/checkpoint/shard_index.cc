@@ -26,6 +26,13 @@ using WeightFiles = std::unordered_map<std::string, std::string>;
               fmt::format("{}: {}; download it again", index_name, what));
 }
 
+// "./model.safetensors" -> "model.safetensors".
+std::string NameInFolder(std::string name, const std::string& index_name) {
+  while (name.starts_with("./")) name.erase(0, 2);
+  ModelFolder::CheckName(name, index_name);
+  return name;
+}
+
 WeightFiles ReadIndex(const ModelFolder& folder, const std::string& index_name) {
   const nlohmann::json root = ReadBoundedJson(folder.Open(index_name), kMaxIndexBytes);
   const auto map = root.is_object() ? root.find("weight_map") : root.end();
@@ -37,8 +44,7 @@ WeightFiles ReadIndex(const ModelFolder& folder, const std::string& index_name) 
       ThrowMalformed(index_name,
                      fmt::format("the file of tensor \"{}\" is not a string", Printable(tensor)));
     }
-    ModelFolder::CheckName(file.get_ref<const std::string&>(), index_name);
-    files.emplace(tensor, file.get<std::string>());
+    files.emplace(tensor, NameInFolder(file.get<std::string>(), index_name));
   }
   if (files.empty()) ThrowMalformed(index_name, "\"weight_map\" is empty");
   return files;

@@ -261,6 +261,17 @@ TEST(ShardsTest, LinksOfAHuggingFaceCacheAreFollowed) {
   EXPECT_EQ(OpenCheckpoint(snapshot)->tensors().size(), 1U);
 }
 
+TEST(ShardsTest, NamesMaySayThatTheyAreOfTheFolder) {
+  const TemporaryFolder folder(MemoryRoot());
+  folder.Write("one", OneTensor("a"));
+  folder.Write(kIndex, IndexOf(R"("a":"./one")"));
+  EXPECT_EQ(OpenCheckpoint(folder.path())->tensors().size(), 1U);
+  for (const char* name : {"./", "./../one", "././/one"}) {
+    folder.Write(kIndex, IndexOf("\"a\":\"" + std::string(name) + "\""));
+    ExpectOpenError(ErrorCode::kUnsafe, "not a plain file name", folder.path());
+  }
+}
+
 struct BadIndex {
   const char* text;
   const char* message;
