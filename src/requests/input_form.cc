@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -28,6 +29,7 @@ constexpr std::string_view kFromTable =
     "write one JSON object a line, for example with pandas: to_json(..., orient=\"records\", "
     "lines=True)";
 constexpr std::string_view kUnpack = "unpack it first";
+constexpr std::string_view kIsModel = "give it to --model, and a file of requests here";
 
 struct Magic {
   std::string_view bytes;
@@ -63,6 +65,9 @@ constexpr std::array kMagics = {
     Magic{"\x04\x22\x4D\x18"sv, {"compressed with lz4", "unpack it with unlz4"}},
     Magic{"\xFF\x06\0\0sNaPpY"sv, {"compressed with snappy", kUnpack}},
     Magic{"%PDF-"sv, {"a PDF", "write one JSON object a line"}},
+    Magic{"\x1F\x8B"sv, {"gzip data within compressed data", "unpack it once, as gunzip does"}},
+    Magic{"\x28\xB5\x2F\xFD"sv, {"zstd data within compressed data", "unpack it once"}},
+    Magic{"GGUF"sv, {"a GGUF file, which holds a model", kIsModel}},
 };
 
 bool IsWhite(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
@@ -112,8 +117,44 @@ bool IsUtf16(std::string_view bytes) {
   return zeros_at(0) || zeros_at(1);
 }
 
-MaybeForm BinaryForm(std::string_view bytes) {
+// The sum of a header's bytes stands in it, in octal, and counts as blanks there; marks are of
+// later forms.
+bool IsTar(std::string_view bytes) {
+  constexpr std::size_t kHeaderBytes = 512;
+  constexpr std::size_t kSumAt = 148;
+  constexpr std::size_t kSumBytes = 8;
+  if (bytes.size() < kHeaderBytes || !HasBinary(bytes.substr(0, kHeaderBytes))) return false;
+  uint64_t sum = 0;
+  uint64_t noted = 0;
+  for (std::size_t at = 0; at < kHeaderBytes; ++at) {
+    const char c = bytes[at];
+    const bool in_sum = at >= kSumAt && at < kSumAt + kSumBytes;
+    if (in_sum && c >= '0' && c <= '7') noted = noted * 8 + static_cast<uint64_t>(c - '0');
+    sum += in_sum ? uint64_t{' '} : static_cast<unsigned char>(c);
+  }
+  return sum == noted;
+}
+
+// The length of its header in eight bytes, and the header.
+bool IsSafetensors(std::string_view bytes) {
+  constexpr std::size_t kLengthBytes = 8;
+  return bytes.size() > kLengthBytes && bytes.substr(5).starts_with("\0\0\0{"sv);
+}
+
+// What is told by more than its first bytes, whatever its lines are.
+MaybeForm MarkedForm(std::string_view bytes) {
   if (IsUtf16(bytes)) return OtherForm{"UTF-16, and UTF-8 is read", kToUtf8};
+  if (IsTar(bytes)) return OtherForm{"a tar archive", "unpack it and give a file that was in it"};
+  if (IsSafetensors(bytes))
+    return OtherForm{"a safetensors file, which holds a model's weights",
+                     "give its folder to --model, and a file of requests here"};
+  if (bytes.starts_with("version https://git-lfs.github.com/spec/"))
+    return OtherForm{"a git-LFS pointer in place of the file", "run git lfs pull in its folder"};
+  return std::nullopt;
+}
+
+MaybeForm BinaryForm(std::string_view bytes) {
+  if (const MaybeForm marked = MarkedForm(bytes)) return marked;
   for (const Magic& magic : kMagics) {
     if (!bytes.starts_with(magic.bytes)) continue;
     // Words may begin as a Parquet file does.

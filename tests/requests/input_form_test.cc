@@ -2,6 +2,7 @@
 // are not. What is compressed is read.
 #include "src/requests/input_form.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -43,6 +44,22 @@ std::string Utf16(const std::string& text, bool big_endian) {
   return out;
 }
 
+constexpr const char* kLfsPointer =
+    "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n";
+
+// Header of a member, as far as readers need it, and its content; `mark` as its form has it.
+std::string Tar(const std::string& name, const std::string& content,
+                const std::string& mark = "ustar  \0"s) {
+  std::string header(512, '\0');
+  header.replace(0, name.size(), name);
+  header.replace(148, 8, 8, ' ');
+  header.replace(257, mark.size(), mark);
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  header.replace(148, 8, fmt::format("{:06o}", sum) + "\0 "s);
+  return header + content;
+}
+
 TEST(InputForm, OtherFormsAreNamedWithARemedy) {
   const std::string line = std::string(kRequest) + "\n";
   const std::vector<std::pair<std::string, std::string>> files = {
@@ -74,6 +91,14 @@ TEST(InputForm, OtherFormsAreNamedWithARemedy) {
       {"Once upon a time, there was a king.\nThe end.\n", "is plain text; write one JSON object"},
       {"prompt: a\n", "is plain text"},
       {"\x01\x02\x03"s, "is binary data"},
+      {Tar("a.jsonl", line + line), "is a tar archive; unpack it"},
+      {Tar("a.jsonl", line + line, ""), "is a tar archive; unpack it"},
+      {kLfsPointer, "is a git-LFS pointer in place of the file; run git lfs pull"},
+      {"\x1F\x8B\x08\0\0\0\0\0"s, "is gzip data within compressed data; unpack it"},
+      {"\x28\xB5\x2F\xFD\x04\0"s, "is zstd data within compressed data; unpack it"},
+      {"GGUF\x03\0\0\0"s, "is a GGUF file, which holds a model; give it to --model"},
+      {"\x40\0\0\0\0\0\0\0{\"__metadata__\":{}}"s, "is a safetensors file"},
+      {"\x0A\0\0\0\0\0\0\0{\"a\":{}}\n\n"s, "is a safetensors file"},
   };
   for (const auto& [bytes, message] : files)
     EXPECT_THAT(FormOfFile(bytes), HasSubstr(message)) << bytes.substr(0, 60);
@@ -101,7 +126,10 @@ TEST(InputForm, AFileWithALineThatMayBeARequestIsOneOfLines) {
                                                            "17\n18\n",
                                                            "\"a\"\n",
                                                            "{'prompt': 'a'}\n" + line,
-                                                           "\0\0\n"s + line})
+                                                           "\0\0\n"s + line,
+                                                           "GGUF\x03\n"s + line,
+                                                           std::string(257, ' ') + "ustar\n" + line,
+                                                           "version https://x\n" + line})
     EXPECT_EQ(FormOfFile(bytes), "lines") << bytes;
 }
 
@@ -110,6 +138,8 @@ TEST(InputForm, OfTextOnlyWhatIsNoTextIsRefused) {
     EXPECT_EQ(FormOfFile(text, "in.txt"), "lines") << text;
   EXPECT_THAT(FormOfFile("\xFF\xFEO\0n\0"s, "in.txt"), HasSubstr("UTF-16"));
   EXPECT_THAT(FormOfFile("PK\x03\x04", "in.TXT"), HasSubstr("zip"));
+  EXPECT_THAT(FormOfFile(Tar("a.txt", "Once\n"), "in.txt"), HasSubstr("tar archive"));
+  EXPECT_THAT(FormOfFile(kLfsPointer, "in.txt"), HasSubstr("git-LFS"));
 }
 
 TEST(InputForm, GoesByTheNameWithoutItsCompression) {
@@ -193,6 +223,8 @@ TEST_P(Compressed, IsReadAsWhatItHolds) {
   EXPECT_THAT(ReadFile(pack("a\nb\n"), "in.txt.zst"), testing::StartsWith("2 "));
   EXPECT_EQ(ReadTextFile(folder_.Write("text", pack("one text")), "--text"), "one text");
   EXPECT_THAT(ReadFile(pack("[\n1,\n2]")), HasSubstr("is one JSON array"));
+  EXPECT_THAT(ReadFile(pack(Tar("a.jsonl", text)), "in.tar.gz"), HasSubstr("is a tar archive"));
+  EXPECT_THAT(ReadFile(pack(pack(text))), HasSubstr("data within compressed data"));
 }
 
 TEST_P(Compressed, IsRefusedWhereItIsDamaged) {
