@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <ranges>
 #include <utility>
@@ -11,25 +12,12 @@
 #include "spillway/error.h"
 #include "src/jinja/values/fault.h"
 #include "src/jinja/values/print.h"
-#include "src/tokenizer/json_file.h"
-#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
 
 using jinja::Dict;
 using jinja::Value;
-
-// Stands for a template of a file; no name of the folder's is like it.
-constexpr const char* kGivenFile = "--chat-template";
-
-std::string ReadGiven(const std::string& given) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(given, ignored)) return "";
-  std::string text = ReadTokenizerFile(given);
-  if (!IsValidUtf8(text)) RefuseTokenizer(given, "is not valid UTF-8");
-  return text;
-}
 
 Value OneMessage(Value content) {
   auto message = std::make_shared<Dict>();
@@ -38,8 +26,8 @@ Value OneMessage(Value content) {
   return jinja::MakeList({jinja::DictPtr(std::move(message))});
 }
 
-// Tells whether a list of parts renders as the text in it does: then lists are given as they are, as
-// transformers does; other templates get the text.
+// Tells whether a list of parts renders as the text in it does: then lists are given as they are,
+// as transformers does; other templates get the text.
 bool TakesParts(const ChatTemplate& chat) {
   constexpr const char* kText = "a text to try parts with";
   auto part = std::make_shared<Dict>();
@@ -68,16 +56,20 @@ ChatTemplates::ChatTemplates(const std::filesystem::path& folder, const std::str
     chosen_ = given;
     return;
   }
-  std::string text = ReadGiven(given);
-  if (text.empty()) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(given, ignored)) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--chat-template {}: neither a file nor the name of one of the model's "
                             "templates ({})",
                             Printable(given), sources_.empty() ? "it has none" : Names()));
   }
-  chosen_ = kGivenFile;
-  sources_[chosen_] = std::move(text);
-  For(false);
+  sources_ = ReadGivenTemplates(given);
+  if (For(false) == nullptr) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--chat-template {}: has the templates {}, and none is \"default\"; "
+                            "give a file of one's text",
+                            Printable(given), Names()));
+  }
 }
 
 const std::string* ChatTemplates::SourceFor(bool has_tools) const {
@@ -124,8 +116,11 @@ std::string ChatTemplates::Identity() const {
 }
 
 std::string ChatTemplates::Names() const {
+  constexpr std::size_t kMost = 8;
   std::vector<std::string> names;
-  for (const auto& [name, source] : sources_) names.push_back(Printable(name, 40));
+  for (const auto& [name, source] : sources_)
+    names.push_back(names.size() < kMost ? Printable(name, 40) : "...");
+  names.resize(std::min(names.size(), kMost + 1));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

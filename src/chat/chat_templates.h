@@ -16,10 +16,11 @@ namespace spillway {
 
 class ChatTemplates {
  public:
-  // `given` (--chat-template) is the name of one of the folder's templates or a file of one; empty:
+  // `given` (--chat-template) is the name of one of the folder's templates or a file of one or of
+  // several, which stand for the folder's; empty:
   // the folder's, where conversations with tools take "tool_use" if there is one, others "default".
   // `now` is what strftime_now tells. An empty folder has no templates.
-  // Throws: Error kFlag for a `given` that is neither; as ReadTemplateSources.
+  // Throws: Error kFlag for a `given` that is neither, or has no default; as ReadTemplateSources.
   ChatTemplates(const std::filesystem::path& folder, const std::string& given, const std::tm& now);
 
   // The template of a conversation; null: there is none.
@@ -33,7 +34,8 @@ class ChatTemplates {
   // Texts that decide what conversations become: templates and special tokens.
   std::string Identity() const;
 
-  // Names of the templates, joined by commas; for messages.
+  // Names of the templates, joined by commas, the first of many; empty: there are none. For
+  // messages.
   std::string Names() const;
 
  private:

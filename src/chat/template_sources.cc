@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "spillway/error.h"
@@ -50,19 +52,35 @@ TemplateSources FromFiles(const fs::path& folder) {
   return sources;
 }
 
+// One text, or a list of named ones.
+TemplateSources FromMember(const JsonNode& member, const fs::path& file) {
+  if (!member.value().is_array()) return {{"default", member.Text()}};
+  TemplateSources sources;
+  for (const JsonNode& named : member.Items()) {
+    if (sources.size() == kMaxTemplates) RefuseTokenizer(file, "holds too many templates");
+    sources[named.Member("name").Text()] = named.Member("template").Text();
+  }
+  return sources;
+}
+
 TemplateSources FromConfig(const fs::path& file) {
   const auto document = ReadOptionalJsonObject(file);
   if (!document) return {};
   const JsonOrigin origin = TokenizerOrigin(file);
   const std::optional<JsonNode> found = JsonNode(*document, origin).FindSet("chat_template");
-  if (!found) return {};
-  if (!found->value().is_array()) return {{"default", found->Text()}};
-  TemplateSources sources;
-  for (const JsonNode& named : found->Items()) {
-    if (sources.size() == kMaxTemplates) RefuseTokenizer(file, "holds too many templates");
-    sources[named.Member("name").Text()] = named.Member("template").Text();
-  }
-  return sources;
+  return found ? FromMember(*found, file) : TemplateSources();
+}
+
+// Tells whether the file is meant as JSON: templates of Jinja may begin as it does, and are none.
+bool IsJson(const fs::path& file, const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return false;
+  const bool is_named = file.extension() == ".json";
+  if (text[first] == '"') return is_named && nlohmann::json::accept(text);
+  if (text[first] != '{' && text[first] != '[') return false;
+  const std::size_t second = text.find_first_not_of(" \t\r\n", first + 1);
+  const bool has_key = second != std::string::npos && text[second] == '"';
+  return nlohmann::json::accept(text) || (is_named && has_key);
 }
 
 }  // namespace
@@ -70,7 +88,22 @@ TemplateSources FromConfig(const fs::path& file) {
 TemplateSources ReadTemplateSources(const fs::path& folder) {
   if (folder.empty()) return {};
   TemplateSources sources = FromFiles(folder);
-  return sources.empty() ? FromConfig(folder / "tokenizer_config.json") : sources;
+  for (const char* config : {"tokenizer_config.json", "chat_template.json"})
+    if (sources.empty()) sources = FromConfig(folder / config);
+  return sources;
+}
+
+TemplateSources ReadGivenTemplates(const fs::path& file) {
+  std::string text = ReadText(file);
+  if (!IsJson(file, text)) return {{"default", std::move(text)}};
+  const nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
+  if (document.is_string()) return {{"default", document.get<std::string>()}};
+  TemplateSources sources;
+  if (!document.is_array()) sources = FromConfig(file);
+  if (sources.empty())
+    RefuseTokenizer(file, "is JSON without a \"chat_template\"",
+                    "give a file of the template's text, or one with that key");
+  return sources;
 }
 
 jinja::DictPtr ReadTemplateTokens(const fs::path& folder) {

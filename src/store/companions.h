@@ -9,7 +9,7 @@
 
 namespace spillway {
 
-inline constexpr std::array<const char*, 11> kCompanionNames = {"config.json",
+inline constexpr std::array<const char*, 12> kCompanionNames = {"config.json",
                                                                 "generation_config.json",
                                                                 "tokenizer.json",
                                                                 "vocab.json",
@@ -19,6 +19,7 @@ inline constexpr std::array<const char*, 11> kCompanionNames = {"config.json",
                                                                 "special_tokens_map.json",
                                                                 "tokenizer_config.json",
                                                                 "chat_template.jinja",
+                                                                "chat_template.json",
                                                                 "additional_chat_templates.json"};
 
 struct CompanionFile {

@@ -58,6 +58,45 @@ TEST_F(ChatTemplatesTest, AFileMayBeGiven) {
               [&] { Source("nothing"); });
 }
 
+TEST_F(ChatTemplatesTest, AProcessorsFileCountsWhereNoOtherDoes) {
+  folder_.Write("chat_template.json", R"({"chat_template":"processor"})");
+  EXPECT_EQ(Source(), "processor");
+  folder_.Write("tokenizer_config.json", R"({"chat_template":null})");
+  EXPECT_EQ(Source(), "processor");
+  folder_.Write("tokenizer_config.json", R"({"chat_template":"config"})");
+  EXPECT_EQ(Source(), "config");
+}
+
+TEST_F(ChatTemplatesTest, AGivenFileOfJsonIsReadAsTheModelsIs) {
+  const auto source = [&](const char* name, const char* text, bool has_tools = false) {
+    return Source(folder_.Write(name, text), has_tools);
+  };
+  EXPECT_EQ(source("a.json", R"({"chat_template":"one"})"), "one");
+  EXPECT_EQ(source("a.txt", " {\"x\":1,\n\"chat_template\":\"one\"}"), "one");
+  const char* list = R"({"chat_template":[{"name":"default","template":"a"},)"
+                     R"({"name":"tool_use","template":"b"}]})";
+  EXPECT_EQ(source("b.json", list), "a");
+  EXPECT_EQ(source("b.json", list, true), "b");
+  EXPECT_EQ(source("c.json", R"("a\n")"), "a\n");
+  for (const char* text :
+       {R"({"messages":{{ x }}})", "{{ x }}", "{% if x %}{% endif %}", "\"{{ x }}\"", "[INST]"})
+    EXPECT_EQ(source("d.jinja", text), text);
+}
+
+TEST_F(ChatTemplatesTest, JsonThatHasNoTemplateIsRefused) {
+  for (const char* text : {R"({"a":1})", R"({"chat_template":null})", "[1]", "{}"}) {
+    const std::string file = folder_.Write("a.json", text);
+    ExpectError(ErrorCode::kTokenizer, "a.json: is JSON without a \"chat_template\"; give a file",
+                [&] { Source(file); });
+  }
+  const std::string broken = folder_.Write("b.json", R"({"chat_template":"one",})");
+  ExpectError(ErrorCode::kTokenizer, "b.json", [&] { Source(broken); });
+  const std::string named =
+      folder_.Write("c.json", R"({"chat_template":[{"name":"rag","template":"c"}]})");
+  ExpectError(ErrorCode::kFlag, "has the templates rag, and none is \"default\"",
+              [&] { Source(named); });
+}
+
 TEST_F(ChatTemplatesTest, AGivenFileIsReadAtOnceAndTheModelsWhenItIsNeeded) {
   folder_.Write("chat_template.jinja", "{{ x | urlize }}");
   EXPECT_NO_THROW(ChatTemplates(folder_.path(), "", {}));
