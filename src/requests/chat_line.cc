@@ -25,16 +25,27 @@ constexpr std::array<std::string_view, 7> kKeys = {"messages",
                                                    "add_generation_prompt",
                                                    "continue_final_message"};
 
+constexpr const char* kNoTemplate = "no_chat_template";
+
 LineFault NoTemplate() {
-  return {"no_chat_template",
+  return {kNoTemplate,
           "the model has no chat template for \"messages\"; give --chat-template FILE, or "
           "\"prompt\""};
+}
+
+// Among several there may be none that conversations take unasked.
+LineFault NoTemplateAmong(const std::string& names) {
+  if (names.empty()) return NoTemplate();
+  return {kNoTemplate,
+          fmt::format("the model has the chat templates {}, and none is \"default\"; give "
+                      "--chat-template NAME",
+                      names)};
 }
 
 // Text of the conversation. Throws: jinja::Fault, ConversationFault.
 std::variant<std::string, LineFault> Rendered(Conversation conversation, const ChatReading& chat) {
   const ChatTemplate* used = chat.templates.For(!conversation.tools.Is<jinja::None>());
-  if (used == nullptr) return NoTemplate();
+  if (used == nullptr) return NoTemplateAmong(chat.templates.Names());
   if (!used->takes_parts) conversation = WithPlainTexts(std::move(conversation));
   return RenderChat(*used, conversation);
 }

@@ -116,6 +116,29 @@ class Templates(ChatTest):
         self.assertIn("--chat-template", chat["error"]["message"])
         self.assertIsNone(plain["error"])
 
+    def test_templates_without_a_default_are_named(self):
+        (self.model / "chat_template.jinja").unlink()
+        more = self.model / "additional_chat_templates"
+        more.mkdir()
+        for name in ("plain", "tool_use"):
+            (more / f"{name}.jinja").write_text(TEMPLATE, encoding="utf-8")
+        (chat,) = self.lines([ASKED], "--model", self.model, status=21)
+        self.assertEqual(chat["error"]["code"], "no_chat_template")
+        self.assertIn('the chat templates plain, tool_use, and none is "default"; give --chat-template NAME',
+                      chat["error"]["message"])
+
+    def test_a_given_file_of_json_is_no_template_itself(self):
+        (template,) = self.bodies([ASKED])
+        (self.model / "chat_template.jinja").unlink()
+        given = self.model / "chat_template.json"
+        given.write_text(json.dumps({"chat_template": TEMPLATE}), encoding="utf-8")
+        for flags in ([], ["--chat-template", given]):
+            (answered,) = self.bodies([ASKED], *flags)
+            self.assertEqual(answered["choices"], template["choices"])
+        given.write_text("{}", encoding="utf-8")
+        result = self.generate(self.write([ASKED]), "--model", self.model, "--overwrite", "--chat-template", given, status=14)
+        self.assertIn(b'is JSON without a "chat_template"', result.stderr)
+
     def test_a_file_or_a_name_may_be_given(self):
         (self.model / "chat_template.jinja").unlink()
         other = self.folder / "other.jinja"
