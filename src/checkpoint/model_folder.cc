@@ -26,6 +26,18 @@ constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
                    "check --model and the file's permissions");
 }
 
+// Names of a model's files are often links, into a cache that may have been cleared.
+[[noreturn]] void ThrowDangling(const std::string& name, std::string_view remedy) {
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{}: a link to what is not there; {}", Printable(name), remedy));
+}
+
+bool IsLink(int folder, const std::string& name) {
+  struct stat status {};
+  return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISLNK(status.st_mode);
+}
+
 std::string LastComponent(const std::filesystem::path& path) {
   std::filesystem::path whole = path.lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
@@ -47,7 +59,10 @@ ModelFolder::ModelFolder(const std::filesystem::path& path)
         fmt::format("{}: not a folder; give the folder that holds config.json and the weights",
                     Printable(path.native())));
   }
-  ThrowOpen(path.native(), errno);
+  const int error = errno;
+  if (error == ENOENT && IsLink(AT_FDCWD, path.native()))
+    ThrowDangling(path.native(), "give --model the folder itself");
+  ThrowOpen(path.native(), error);
 }
 
 bool ModelFolder::Has(const std::string& name) const {
@@ -79,7 +94,10 @@ std::vector<std::string> ModelFolder::Files() const {
 
 ModelFile ModelFolder::Open(const std::string& name) const {
   Descriptor fd(::openat(folder_.get(), name.c_str(), kReadFlags));
-  if (fd.get() < 0) ThrowOpen(name, errno);
+  const int error = errno;
+  if (fd.get() < 0 && error == ENOENT && IsLink(folder_.get(), name))
+    ThrowDangling(name, "download the model again, which fills the cache that it leads to");
+  if (fd.get() < 0) ThrowOpen(name, error);
   return ModelFile(std::move(fd), name);
 }
 

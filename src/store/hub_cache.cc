@@ -73,6 +73,32 @@ std::string NameOf(const fs::path& folder) {
   return name.substr(last + kBetween.size());
 }
 
+struct HubReference {
+  std::string name;      // "owner/name", where it is one
+  std::string revision;  // empty: none is told
+};
+
+// What people write for a model of the Hub beside its name: the page's address, or a revision
+// behind "@", or a slash at the end.
+HubReference ReferenceIn(std::string_view given) {
+  for (const std::string_view start :
+       {"https://", "http://", "www.", "huggingface.co/", "hf.co/", "hf://"})
+    if (given.starts_with(start)) given.remove_prefix(start.size());
+  given = given.substr(0, given.find_first_of("?#"));
+  while (given.ends_with('/')) given.remove_suffix(1);
+  HubReference reference;
+  for (const std::string_view before : {"@", "/tree/", "/blob/", "/resolve/"}) {
+    const std::size_t at = given.find(before);
+    if (at == std::string_view::npos) continue;
+    const std::string_view revision = given.substr(at + before.size());
+    reference.revision = revision.substr(0, revision.find('/'));
+    given = given.substr(0, at);
+  }
+  reference.name = given;
+  if (!IsPlain(reference.revision)) reference.revision.clear();
+  return reference;
+}
+
 }  // namespace
 
 CachedModel PlaceOfModel(const std::string& given) {
@@ -80,12 +106,19 @@ CachedModel PlaceOfModel(const std::string& given) {
   if (fs::exists(fs::symlink_status(given, ignored)))
     return SnapshotIn(given).value_or(CachedModel{given, ""});
   if (const std::optional<CachedModel> cached = FindCachedModel(given)) return *cached;
-  if (!IsHubName(given)) return {given, ""};
+  const HubReference reference = ReferenceIn(given);
+  if (!IsHubName(reference.name)) return {given, ""};
+  const bool is_main = reference.revision.empty() || reference.revision == "main";
+  if (is_main) {
+    if (const std::optional<CachedModel> cached = FindCachedModel(reference.name)) return *cached;
+  }
   throw Error(
       ErrorCode::kModelMissing,
-      fmt::format("{0}: no such folder, and no such model in the Hugging Face cache; nothing "
-                  "is fetched here, so run hf download {0} first",
-                  Printable(given, 90)));
+      fmt::format("{}: no such folder, and no such model in the Hugging Face cache; nothing "
+                  "is fetched here, so run hf download {}{} first{}",
+                  Printable(given, 90), reference.name,
+                  is_main ? "" : " --revision " + reference.revision,
+                  is_main ? "" : ", and give the folder that it prints"));
 }
 
 bool IsHubName(std::string_view name) {

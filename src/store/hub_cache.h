@@ -15,7 +15,8 @@ struct CachedModel {
 };
 
 // The folder that `given` means: itself, the snapshot in a cached model's folder, or that of a
-// model on the Hub by its name; an empty name where the folder's own counts. Throws: Error
+// model on the Hub by its name, "NAME@main" or its page's address; an empty name where the folder's
+// own counts. Throws: Error
 // kModelMissing: a name of the Hub that the cache does not have, and what SnapshotIn throws.
 CachedModel PlaceOfModel(const std::string& given);
 

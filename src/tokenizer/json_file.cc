@@ -45,9 +45,13 @@ std::string ReadTokenizerFile(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
   const int error = stream ? EISDIR : errno;  // a folder opens as well as a file
   if (!std::filesystem::is_regular_file(file, ignored) || !stream) {
-    ThrowSystemError(
-        error, fmt::format("{}: is not there or cannot be read", Printable(file.string())),
-        ErrorCode::kModelMissing, "put the model's tokenizer files beside config.json");
+    const bool dangles =
+        std::filesystem::is_symlink(file, ignored) && !std::filesystem::exists(file, ignored);
+    ThrowSystemError(error,
+                     fmt::format("{}: is not there or cannot be read", Printable(file.string())),
+                     ErrorCode::kModelMissing,
+                     dangles ? "its link leads nowhere, so download the model again"
+                             : "put the model's tokenizer files beside config.json");
   }
   const auto size = static_cast<std::size_t>(stream.tellg());
   if (size > kMaxFileBytes)

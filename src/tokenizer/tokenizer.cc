@@ -39,7 +39,7 @@ std::string Tokenizer::Decode(std::span<const TokenId> ids) const {
 std::unique_ptr<Tokenizer> OpenTokenizer(const std::filesystem::path& folder, int64_t vocab_rows) {
   std::error_code ignored;
   const auto has = [&](const char* name) {
-    return std::filesystem::exists(folder / name, ignored);
+    return std::filesystem::exists(std::filesystem::symlink_status(folder / name, ignored));
   };
   if (has("tokenizer.json")) {
     return std::make_unique<BpeTokenizer>(

@@ -53,7 +53,9 @@ std::string DescribePath(const std::filesystem::path& path) {
   if (IsGgufPath(path)) return DescribeGguf(path);
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
-  if (!std::filesystem::exists(path, ignored) && !std::filesystem::is_symlink(path, ignored)) {
+  const bool is_there =
+      std::filesystem::exists(path, ignored) || std::filesystem::is_symlink(path, ignored);
+  if (!is_there && !FindCachedModel(path.string())) {
     throw Error(ErrorCode::kModelMissing,
                 fmt::format("{}: no such file or folder; give what is to be printed, or --shapes "
                             "for the built-in shapes",

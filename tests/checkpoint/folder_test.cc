@@ -54,7 +54,9 @@ TEST(FolderTest, OnlyRegularFilesAreRead) {
   ExpectOpenError(ErrorCode::kModelMissing, "not a regular file", folder.path());
   fs::remove(path);
   fs::create_symlink("nowhere", path);
-  ExpectOpenError(ErrorCode::kModelMissing, "model.safetensors", folder.path());
+  ExpectOpenError(ErrorCode::kModelMissing, "model.safetensors: a link to what is not there",
+                  folder.path());
+  ExpectOpenError(ErrorCode::kModelMissing, "a link to what is not there; give --model", path);
 }
 
 TEST(FolderTest, ASocketIsNotRead) {

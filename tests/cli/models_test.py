@@ -39,6 +39,13 @@ class Shapes(harness.VerbTest):
         self.assertIn("--shapes", self.refusal(2, "inspect"))
         self.assertIn("no such file or folder; give what is to be printed, or --shapes", self.refusal(12, "inspect", "opt-125m"))
 
+    def test_a_cached_model_of_the_hub_is_inspected_by_its_name(self):
+        snapshot = self.folder / "models--me--tales" / "snapshots" / "abc"
+        snapshot.parent.mkdir(parents=True)
+        snapshot.symlink_to(harness.BUNDLED_MODEL)
+        shown = self.run_verb("inspect", "me/tales", env={**(self.env or {}), "HF_HUB_CACHE": str(self.folder)}).stdout.decode()
+        self.assertIn("format      safetensors", shown)
+
     def test_a_name_has_any_case(self):
         report = self.report_of("plan", "--model", "Llama-3.2-1B", *SMALL)
         self.assertEqual(report["model"]["name"], "llama-3.2-1b")

@@ -91,6 +91,36 @@ TEST_F(HubCacheTest, ACachedModelIsOpenedByItsName) {
   }
 }
 
+TEST_F(HubCacheTest, NamesThatSayMoreMeanTheSame) {
+  for (const char* name :
+       {"me/tales/", "me/tales@main", "https://huggingface.co/me/tales", "huggingface.co/me/tales/",
+        "https://huggingface.co/me/tales/tree/main", "hf.co/me/tales", "hf://me/tales"}) {
+    EXPECT_EQ(PlaceOfModel(name).folder, root_ / "snapshots" / "abc123") << name;
+    std::string absent = name;
+    absent.replace(absent.find("me/tales"), 8, "me/absent");
+    ExpectError(ErrorCode::kModelMissing, "run hf download me/absent first", [&] { Open(absent); });
+  }
+  ExpectError(ErrorCode::kModelMissing, "hf download me/tales --revision v2 first, and give",
+              [] { Open("me/tales@v2"); });
+}
+
+TEST_F(HubCacheTest, ALinkIntoAClearedCacheIsNamed) {
+  FillSnapshot();
+  const fs::path weights = root_ / "snapshots" / "abc123" / "model.safetensors";
+  fs::remove(weights);
+  fs::create_symlink("../../blobs/gone", weights);
+  ExpectError(ErrorCode::kModelMissing,
+              "model.safetensors: a link to what is not there; download the model again",
+              [] { Open("me/tales"); });
+  fs::remove(weights);
+  fs::create_symlink(BundledModel() / "model.safetensors", weights);
+  EXPECT_NO_THROW(Open("me/tales"));
+  const fs::path tokenizer = weights.parent_path() / "tokenizer.json";
+  fs::create_symlink("../../blobs/gone", tokenizer);
+  ExpectError(ErrorCode::kModelMissing, "its link leads nowhere, so download the model again",
+              [] { Open("me/tales"); });
+}
+
 TEST_F(HubCacheTest, WhatIsNotThereIsNotFetched) {
   ExpectError(ErrorCode::kModelMissing, "hf download me/absent first", [] { Open("me/absent"); });
   ExpectError(ErrorCode::kModelMissing, "the nearest are", [] { Open("opt-126m"); });
