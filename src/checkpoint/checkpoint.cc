@@ -28,6 +28,34 @@ std::unique_ptr<Checkpoint> OneFile(Shard shard) {
   return MakeCheckpoint(std::move(shards));
 }
 
+// The index that a shard (NAME-00001-of-00002.EXTENSION) is read by; empty: it is no shard.
+std::string IndexOfShard(const std::filesystem::path& file) {
+  constexpr std::string_view kPart = "-00001-of-00002";
+  const std::string extension = file.extension().string();
+  const std::string stem = file.stem().string();
+  if ((extension != ".safetensors" && extension != ".bin") || stem.size() <= kPart.size())
+    return {};
+  const std::size_t part = stem.size() - kPart.size();
+  if (stem[part] != '-' || stem.substr(part + 6, 4) != kPart.substr(6, 4)) return {};
+  return stem.substr(0, part) + extension + ".index.json";
+}
+
+[[noreturn]] void ThrowNoWeights(const ModelFolder& folder) {
+  const std::string place = Printable(folder.path().string(), 120);
+  for (const std::string& name : folder.Files()) {
+    const std::string index = IndexOfShard(name);
+    if (index.empty()) continue;
+    throw Error(ErrorCode::kModelMissing,
+                fmt::format("{}: has {}, but not the index of such parts, {}; download that file "
+                            "too",
+                            place, Printable(name, 60), Printable(index, 60)));
+  }
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{}: holds no weights (model.safetensors, pytorch_model.bin, their index "
+                          "files or numpy arrays); download the model",
+                          place));
+}
+
 }  // namespace
 
 void Checkpoint::ReadRows(int64_t /*index*/, int64_t /*first_row*/,
@@ -74,10 +102,7 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {
     return MakeCheckpoint(ReadShards(folder, "pytorch_model.bin.index.json", ReadTorchFile));
   }
   if (IsNumpyFolder(folder)) return OpenNumpyFolder(std::move(folder));
-  throw Error(ErrorCode::kModelMissing,
-              fmt::format("{}: holds no weights (model.safetensors, pytorch_model.bin, their index "
-                          "files or numpy arrays); download the model",
-                          Printable(folder.path().string())));
+  ThrowNoWeights(folder);
 }
 
 }  // namespace spillway

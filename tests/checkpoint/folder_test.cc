@@ -59,6 +59,21 @@ TEST(FolderTest, OnlyRegularFilesAreRead) {
   ExpectOpenError(ErrorCode::kModelMissing, "a link to what is not there; give --model", path);
 }
 
+TEST(FolderTest, ShardsWithoutTheirIndexAreNamed) {
+  for (const auto& [shard, index] :
+       {std::pair{"model-00001-of-00002.safetensors", "model.safetensors.index.json"},
+        std::pair{"pytorch_model-00002-of-00002.bin", "pytorch_model.bin.index.json"}}) {
+    const TemporaryFolder folder(MemoryRoot());
+    folder.Write(shard, "x");
+    ExpectOpenError(ErrorCode::kModelMissing,
+                    std::string(shard) + ", but not the index of such parts, " + index,
+                    folder.path());
+  }
+  const TemporaryFolder folder(MemoryRoot());
+  folder.Write("adapter-1-of-2.safetensors", "x");
+  ExpectOpenError(ErrorCode::kModelMissing, "holds no weights", folder.path());
+}
+
 TEST(FolderTest, ASocketIsNotRead) {
   const TemporaryFolder folder(MemoryRoot());
   const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
