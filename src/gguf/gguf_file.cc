@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cctype>
+#include <fstream>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -76,9 +79,56 @@ ModelFile OpenFile(const std::filesystem::path& path) {
   return ModelFolder(folder.empty() ? "." : folder).Open(path.filename());
 }
 
+bool HasEnding(const std::filesystem::path& path) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ending == ".gguf";
+}
+
+// A file of any name, as Ollama keeps models.
+bool BeginsAsOne(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  std::array<char, kMagic.size()> start{};
+  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+  return std::string_view(start.data(), start.size()) == kMagic;
+}
+
+// A file that a model of text is read with, but is not given by: a part behind the first, or what
+// llama.cpp turns images into rows with.
+bool IsBesideModel(const std::filesystem::path& path) {
+  constexpr std::string_view kPart = "-00001-of-00001";
+  const std::string stem = path.stem().string();
+  if (stem.starts_with("mmproj")) return true;
+  if (stem.size() < kPart.size()) return false;
+  const std::string_view part = std::string_view(stem).substr(stem.size() - kPart.size());
+  return part.front() == '-' && part.substr(6, 4) == kPart.substr(6, 4) &&
+         part.substr(1, 5) != kPart.substr(1, 5);
+}
+
+// Names of the models in a folder, sorted.
+std::vector<std::string> ModelsIn(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const std::string& name : ModelFolder(folder).Files())
+    if (HasEnding(name) && !IsBesideModel(name)) names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
-bool IsGgufPath(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
+std::optional<std::filesystem::path> FindGguf(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(path, ignored);
+  if (!is_folder && (HasEnding(path) || BeginsAsOne(path))) return path;
+  if (!is_folder || std::filesystem::exists(path / "config.json", ignored)) return std::nullopt;
+  const std::vector<std::string> names = ModelsIn(path);
+  if (names.empty()) return std::nullopt;
+  if (names.size() == 1) return path / names.front();
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{}: holds {} GGUF files ({}, {}{}); give the path of one of them",
+                          Printable(path.string(), 100), names.size(), Printable(names[0], 60),
+                          Printable(names[1], 60), names.size() > 2 ? ", ..." : ""));
+}
 
 GgufFile ReadGguf(ModelFile file) {
   GgufHead head(file);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,10 @@ struct GgufFile {
   int64_t head_bytes = 0;
 };
 
-// True for a path whose name ends in ".gguf", whatever is there.
-bool IsGgufPath(const std::filesystem::path& path);
+// The GGUF file that `path` means: itself, if its name ends in ".gguf" or it begins as one; of a
+// folder without a config.json the only model in it, by its first part. Nullopt: it means none.
+// Throws: Error kModelMissing: the folder has several.
+std::optional<std::filesystem::path> FindGguf(const std::filesystem::path& path);
 
 // Reads the head of a file, at most 128 MiB. Ranges of tensors are not checked yet.
 // Throws: Error kModelMalformed, kModelTruncated, kModelUnsupported (another version, big-endian),

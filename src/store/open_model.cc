@@ -62,8 +62,12 @@ constexpr int64_t kBundledVocabulary = 4096;
 fs::path FindTokenizer(const OpenedModel& model) {
   const std::string& given = model.choice.tokenizer;
   if (given == "none") return {};
-  if (IsGgufPath(given)) return GgufFolder(given);
-  if (!given.empty()) return PlaceOfModel(given).folder;
+  if (!given.empty()) {
+    fs::path place = PlaceOfModel(given).folder;
+    if (HasTokenizer(place)) return place;
+    const std::optional<fs::path> gguf = FindGguf(place);
+    return gguf ? GgufFolder(*gguf) : place;
+  }
   fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
   if (!HasDummyWeights(model) || HasTokenizer(own)) return own;
   return model.shape.vocab_size < kBundledVocabulary ? fs::path() : BundledModel();
@@ -150,8 +154,8 @@ void TakeCodes(const Checkpoint& checkpoint, ModelShape& shape) {
   HoldCodes(FindPublishedCodes(shape, checkpoint, map), shape);
 }
 
-ModelShape OpenGguf(OpenedModel& model) {
-  GgufModel gguf = OpenGgufModel(model.choice.model);
+ModelShape OpenGguf(const fs::path& path, OpenedModel& model) {
+  GgufModel gguf = OpenGgufModel(path);
   model.folder = std::move(gguf.folder);
   ModelConfig config = ReadModelConfig(model.folder);
   model.generation = std::move(config.generation);
@@ -169,11 +173,11 @@ ModelShape OpenShape(OpenedModel& model) {
   const ModelChoice& choice = model.choice;
   if (IsBuiltIn(choice)) return *BuiltInShape(choice.model);
   RefuseUnknownName(choice);
-  if (IsGgufPath(choice.model)) return OpenGguf(model);
   const CachedModel place =
       choice.model.empty() ? CachedModel{BundledModel(), ""} : PlaceOfModel(choice.model);
   model.folder = place.folder;
   if (IsStoreFolder(model.folder)) return OpenStored(model);
+  if (const auto gguf = FindGguf(model.folder)) return OpenGguf(*gguf, model);
   ModelConfig config = ReadModelConfig(model.folder);
   model.type_of_whole = std::move(config.type_of_whole);
   model.generation = std::move(config.generation);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "spillway/error.h"
@@ -50,8 +51,9 @@ std::string ShapeLine(const std::string& name) {
 }  // namespace
 
 std::string DescribePath(const std::filesystem::path& path) {
-  if (IsGgufPath(path)) return DescribeGguf(path);
   std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(path, ignored);
+  if (!is_folder && FindGguf(path)) return DescribeGguf(path);
   if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
   const bool is_there =
       std::filesystem::exists(path, ignored) || std::filesystem::is_symlink(path, ignored);
@@ -62,7 +64,9 @@ std::string DescribePath(const std::filesystem::path& path) {
                             Printable(path.string())));
   }
   const std::filesystem::path folder = PlaceOfModel(path.string()).folder;
-  return IsStoreFolder(folder) ? DescribeStore(folder) : DescribeCheckpoint(folder);
+  if (IsStoreFolder(folder)) return DescribeStore(folder);
+  const std::optional<std::filesystem::path> gguf = FindGguf(folder);
+  return gguf ? DescribeGguf(*gguf) : DescribeCheckpoint(folder);
 }
 
 std::string DescribeShapes() {

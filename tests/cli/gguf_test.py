@@ -119,6 +119,28 @@ class Answers(GgufTest):
         parts[2].unlink()
         self.refusal(12, parts[0], "parts-00003-of-00003.gguf")
 
+    def test_a_file_of_another_name_and_a_folder_of_one_are_read(self):
+        file = self.converted("llama-plain")
+        expected = self.answers(file)
+        folder = self.folder / "holds-one"
+        folder.mkdir()
+        for place in (self.folder / "UPPER.GGUF", self.folder / "sha256-0123", folder / "model.gguf"):
+            shutil.copy(file, place)
+        (folder / "mmproj-model.gguf").write_bytes(b"GGUF")
+        for model in (self.folder / "UPPER.GGUF", self.folder / "sha256-0123", folder):
+            with self.subTest(model=model.name):
+                self.assertEqual(self.answers(model), expected)
+                self.assertEqual(self.answers(file, "--tokenizer", model), expected)
+                self.assertIn("format      GGUF", self.run_spillway("inspect", model).stdout.decode())
+        shutil.copy(file, folder / "other.gguf")
+        self.refusal(12, folder, "holds 2 GGUF files (model.gguf, other.gguf); give the path of one of them")
+
+    def test_a_folder_of_parts_is_one_model(self):
+        folder = self.folder / "holds-parts"
+        folder.mkdir()
+        parts = gguf_writer.split(PARITY_MODELS / "llama-plain", folder / "parts", 3)
+        self.assertEqual(self.answers(folder), self.answers(parts[0]))
+
     def test_a_store_of_it_and_fewer_bits_run(self):
         file = self.converted("llama-plain")
         store = self.folder / "store"
