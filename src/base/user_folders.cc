@@ -51,7 +51,7 @@ fs::path UserTemporaryFolder() {
   const bool open = (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
   if (own && (!open || ::chmod(folder.c_str(), S_IRWXU) == 0)) return folder;
   throw Error(ErrorCode::kPath,
-              fmt::format("{}: is not a folder of yours; remove it, or give --offload-dir",
+              fmt::format("{}: is not a folder of yours; remove it, or set TMPDIR to another",
                           Printable(folder.string())));
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
+
 #include "spillway/error.h"
 #include "src/base/clock.h"
 #include "src/base/size_text.h"
@@ -29,6 +31,20 @@ std::string CopiedText(const StoreSource& source) {
   return text + "\n";
 }
 
+// Makes the store. What writes it advises what runs can do about a full disk.
+void WriteOutput(const Config& config, const StoreSource& source, ThreadPool& pool,
+                 const StoreProgress& progress) {
+  try {
+    MakeStore(source, config.output,
+              config.overwrite ? ExistingStore::kReplace : ExistingStore::kRefuse, pool, progress);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDiskSpace) throw;
+    const std::string what = error.what();
+    throw Error(error.code(),
+                what.substr(0, what.rfind("; ")) + "; free some space or give another --output");
+  }
+}
+
 }  // namespace
 
 int RunConvert(const Config& config) {
@@ -42,11 +58,9 @@ int RunConvert(const Config& config) {
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), CopiedText(source));
   line.Clear();
   const double begin_s = NowSeconds();
-  MakeStore(source, config.output,
-            config.overwrite ? ExistingStore::kReplace : ExistingStore::kRefuse, pool,
-            [&](int64_t done, int64_t total) {
-              line.Note(fmt::format("converting: {} of {}", SizeText(done), SizeText(total)));
-            });
+  WriteOutput(config, source, pool, [&](int64_t done, int64_t total) {
+    line.Note(fmt::format("converting: {} of {}", SizeText(done), SizeText(total)));
+  });
   line.Clear();
   PrintTo(TerminalOf(config), Summary(model, config.output, NowSeconds() - begin_s));
   return 0;

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -380,6 +381,15 @@ class Convert(harness.VerbTest):
         output = self.folder / "out.jsonl"
         self.run_verb("generate", *words, "--output", output, "--overwrite", "--quiet", "--offload-dir", offload)
         return output.read_bytes(), sorted(path.name for path in offload.iterdir())
+
+    def test_a_full_disk_is_told_with_a_flag_of_its_own(self):
+        store = self.folder / "model.store"
+        done = subprocess.run(
+            [BINARY, "convert", "--output", store, "--quiet"], capture_output=True, env=harness.clean_environment(), check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        self.assertEqual(done.returncode, 32, done.stderr)
+        self.assertIn(b"; free some space or give another --output\n", done.stderr)
+        self.assertFalse(store.exists())
 
     def check_same_outputs(self, *model, source):
         store = self.convert(*model)
