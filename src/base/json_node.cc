@@ -36,9 +36,10 @@ std::string Found(const json& value, JsonWording wording) {
 
 json ParseJsonText(std::string_view text, const JsonOrigin& origin) {
   if (text.size() > kMaxFileBytes) {
-    throw Error(origin.code, fmt::format("{}: has {} bytes, at most {} are read; check that it is "
-                                         "the right file",
-                                         Printable(origin.name), text.size(), kMaxFileBytes));
+    throw Error(origin.code,
+                fmt::format("{}: has more than {} bytes, which are read at most; check "
+                            "that it is the right file",
+                            Printable(origin.name), kMaxFileBytes));
   }
   std::variant<json, JsonFault> parsed = ParseStrictJson(text, kMaxSmallValues);
   if (auto* document = std::get_if<json>(&parsed)) return std::move(*document);

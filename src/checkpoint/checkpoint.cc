@@ -105,4 +105,13 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {
   ThrowNoWeights(folder);
 }
 
+std::unique_ptr<Checkpoint> OpenWeightsFile(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  const bool is_torch = name.starts_with("pytorch_model") && name.ends_with(".bin");
+  if (!is_torch && !name.ends_with(".safetensors")) return nullptr;
+  const ModelFolder folder(path.has_parent_path() ? path.parent_path() : ".");
+  ModelFile file = folder.Open(name);
+  return OneFile(is_torch ? ReadTorchFile(std::move(file)) : ReadSafetensors(std::move(file)));
+}
+
 }  // namespace spillway

@@ -79,4 +79,8 @@ class Checkpoint {
 // kModelTruncated, kModelUnsupported, kModelInconsistent, kUnsafe.
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& folder);
 
+// One file of weights by itself, a shard too; null where its name is not one that such files have.
+// Throws: as OpenCheckpoint.
+std::unique_ptr<Checkpoint> OpenWeightsFile(const std::filesystem::path& path);
+
 }  // namespace spillway

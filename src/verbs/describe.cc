@@ -12,6 +12,7 @@
 
 #include "spillway/error.h"
 #include "spillway/model.h"
+#include "src/base/shell_word.h"
 #include "src/base/size_text.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/model_config.h"
@@ -188,6 +189,15 @@ std::string DescribeGguf(const std::filesystem::path& path) {
     shape.name = model.name;
     return shape;
   });
+}
+
+std::optional<std::string> DescribeWeightsFile(const std::filesystem::path& path) {
+  const std::unique_ptr<Checkpoint> checkpoint = OpenWeightsFile(path);
+  if (checkpoint == nullptr) return std::nullopt;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  return DescribeTensors(*checkpoint) +
+         fmt::format("model       its folder tells: spillway inspect {}\n", ShellPath(folder)) +
+         DescribeFirst(checkpoint->tensors());
 }
 
 std::string DescribeCheckpoint(const std::filesystem::path& folder) {

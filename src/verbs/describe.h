@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "spillway/model.h"
@@ -16,6 +17,10 @@ std::string DescribeCheckpoint(const std::filesystem::path& folder);
 
 // The same of a GGUF file. Throws: what OpenGgufModel throws.
 std::string DescribeGguf(const std::filesystem::path& path);
+
+// The same of a file of weights by itself, without the shape; nullopt: its name is not that of one.
+// Throws: what OpenCheckpoint throws.
+std::optional<std::string> DescribeWeightsFile(const std::filesystem::path& path);
 
 // Describes a checkpoint whose shape is known, in the same lines. Throws: nothing.
 std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape);

@@ -54,7 +54,10 @@ std::string DescribePath(const std::filesystem::path& path) {
   std::error_code ignored;
   const bool is_folder = std::filesystem::is_directory(path, ignored);
   if (!is_folder && FindGguf(path)) return DescribeGguf(path);
-  if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    std::optional<std::string> weights = DescribeWeightsFile(path);
+    return weights ? *std::move(weights) : DescribeFile(path);
+  }
   const bool is_there =
       std::filesystem::exists(path, ignored) || std::filesystem::is_symlink(path, ignored);
   if (!is_there && !FindCachedModel(path.string())) {

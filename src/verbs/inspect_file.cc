@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <fstream>
 #include <optional>
 
+#include "spillway/error.h"
 #include "src/base/json_node.h"
 #include "src/base/size_text.h"
 #include "src/base/strict_json.h"
@@ -211,19 +214,34 @@ constexpr std::array kKinds = {
     FileKind{"costs", DescribeCosts},
 };
 
+[[noreturn]] void RefuseKind(const Path& file) {
+  throw Error(ErrorCode::kInput,
+              fmt::format("{}: is no policy file, machine file, report, trace, requests or output; "
+                          "give one of them, or the folder of a model or store",
+                          Printable(file.string())));
+}
+
+// What no document of ours is like: too large, or without the brace that each begins with.
+bool IsOtherThanDocument(const Path& file) {
+  constexpr std::uintmax_t kMostBytes = 1 << 20;
+  std::error_code ignored;
+  const std::uintmax_t size = std::filesystem::file_size(file, ignored);
+  char first = '{';
+  std::ifstream(file, std::ios::binary) >> first;
+  return size > kMostBytes || first != '{';
+}
+
 }  // namespace
 
 std::string DescribeFile(const Path& file) {
   if (LooksLikeTrace(file)) return DescribeTrace(file);
   if (std::optional<std::string> text = DescribeRunFile(file)) return *std::move(text);
-  const JsonOrigin origin = {file.string(), ErrorCode::kInput};
-  const json document = ReadJsonFile(file, origin);
+  if (IsOtherThanDocument(file)) RefuseKind(file);
+  const json document = ReadJsonFile(file, {file.string(), ErrorCode::kInput});
   for (const FileKind& kind : kKinds) {
     if (document.is_object() && document.contains(kind.key)) return kind.describe(file, document);
   }
-  JsonNode(document, origin)
-      .Refuse("is no policy file, machine file, report, trace, requests or output",
-              "give one of them, or the folder of a model or store");
+  RefuseKind(file);
 }
 
 }  // namespace spillway

@@ -187,12 +187,21 @@ class Inspect(ProfileTest):
         (line,) = self.run_verb("inspect", trace, status=20).error_lines()
         self.assertIn(b"not valid JSON", line)
 
+    def test_a_file_of_weights_is_described(self):
+        text = self.run_verb("inspect", harness.BUNDLED_MODEL / "model.safetensors").stdout.decode()
+        for part in ("format      safetensors", "tensors     ", "its folder tells: spillway inspect ", "first tensors"):
+            self.assertIn(part, text)
+
     def test_other_files_are_refused(self):
         for name, content in (("empty", b""), ("text", b"once upon a time"), ("list.json", b"[1]"),
                               ("other.json", b'{"a":1}'), ("deep.json", b"[" * 100_000), ("large", b" " * (1 << 21))):
             file = self.folder / name
             file.write_bytes(content)
             self.assertEqual(len(self.run_verb("inspect", file, status=20).error_lines()), 1, name)
+        for name in ("model.bin", "tokenizer.json"):  # as large as such files are
+            (self.folder / name).write_bytes(b'{"a":"' + b"x" * (3 << 20) + b'"}')
+            (line,) = self.run_verb("inspect", self.folder / name, status=20).error_lines()
+            self.assertIn(b"is no policy file, machine file, report, trace, requests or output; give one", line)
         os.mkfifo(self.folder / "pipe")
         self.run_verb("inspect", self.folder / "pipe", status=12)
 
