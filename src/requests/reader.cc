@@ -1,13 +1,16 @@
 #include "src/requests/reader.h"
 
+#include <string>
 #include <utility>
 
+#include "src/requests/input_form.h"
 #include "src/requests/line_source.h"
 #include "src/requests/request_parser.h"
 
 namespace spillway {
 
 struct RequestReader::State {
+  std::string name;
   LineSource lines;
   RequestParser parser;
   Shard shard;
@@ -17,11 +20,16 @@ struct RequestReader::State {
 
 RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
                              const ReaderOptions& options)
-    : state_(new State{LineSource(path, InputName(path, options), options.max_line_bytes),
+    : state_(new State{InputName(path, options),
+                       LineSource(path, InputName(path, options), options.max_line_bytes),
                        RequestParser(FormOf(InputName(path, options)), tokenizer, options),
                        options.shard}) {}
 
 RequestReader::~RequestReader() = default;
+
+void RequestReader::CheckForm() {
+  RefuseOtherForm(state_->lines.Head(), FormOf(state_->name), state_->name);
+}
 
 std::optional<RequestOrError> RequestReader::Next() {
   while (const std::optional<Line> line = state_->lines.Next()) {

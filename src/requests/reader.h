@@ -23,6 +23,10 @@ class RequestReader {
                 const ReaderOptions& options);
   ~RequestReader();
 
+  // Refuses a file of another form, as RefuseOtherForm. Requires: no line has been read.
+  // Throws: Error kInput, kIo.
+  void CheckForm();
+
   // The next line of the shard that is not blank (nothing but white space); nullopt at the end,
   // with all of the file read.
   // Throws: Error kIo; kInput: compressed data is damaged.

@@ -139,6 +139,7 @@ KvPolicy KvOf(const Config& config) {
 std::vector<TokenId> ReadPromptTokens(const Config& config, const OpenedModel& model) {
   constexpr std::size_t kMost = std::size_t{1} << 22;
   RequestReader reader(config.input, *model.tokenizer, ReaderOptionsFor(config, model));
+  reader.CheckForm();
   std::vector<TokenId> tokens;
   while (tokens.size() < kMost) {
     const std::optional<RequestOrError> line = reader.Next();

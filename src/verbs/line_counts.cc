@@ -264,10 +264,9 @@ LineCounts CountLines(const std::filesystem::path& file, int64_t max_line_bytes)
   LineSource lines(file, file.string(), max_line_bytes);
   LineCounts counts;
   const bool plain = FormOf(file) == InputForm::kPlainLines;
-  if (plain) {
-    counts.kind = LinesKind::kRequests;
-    RefuseOtherForm(lines.Head(), InputForm::kPlainLines, file.string());
-  }
+  if (plain) counts.kind = LinesKind::kRequests;
+  if (plain || file.extension() == ".jsonl")
+    RefuseOtherForm(lines.Head(), FormOf(file), file.string());
   while (const std::optional<Line> line = lines.Next()) {
     if (line->number % kLinesPerStopCheck == 0) ThrowIfStopRequested();
     if (line->blank) continue;

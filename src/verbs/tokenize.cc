@@ -93,6 +93,7 @@ std::string LineOf(const LineError& error) {
 int RunTokenize(const Config& config) {
   const OpenedModel model = ModelFor(config);
   RequestReader reader(config.input, *model.tokenizer, OptionsFor(config, model));
+  reader.CheckForm();
   WholeOutput output(config);
   Counter counter(model.shape.max_positions);
   while (const std::optional<RequestOrError> line = reader.Next()) {

@@ -6,12 +6,14 @@ and what is said of a run's answers is so. Standard library only.
 
 import gzip
 import importlib.util
+import io
 import json
 import pathlib
 import re
 import resource
 import subprocess
 import sys
+import tarfile
 import unittest
 
 import harness
@@ -27,6 +29,16 @@ def short(**keys):
 
 def batch(name, **keys):
     return {"custom_id": name, "method": "POST", "url": "/v1/completions", "body": PROMPT | keys}
+
+
+def tar_of(text):
+    """The bytes of an archive of one file."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        member = tarfile.TarInfo("in.jsonl")
+        member.size = len(text)
+        tar.addfile(member, io.BytesIO(text.encode()))
+    return archive.getvalue()
 
 
 class RequestFileTest(GenerateTest):
@@ -149,10 +161,21 @@ class Forms(RequestFileTest):
                 ("in.jsonl", b"\xff\xfe" + PLAIN.encode("utf-16-le"), "UTF-16"), ("in.parquet", b"PAR1\0\0PAR1", "Parquet"),
                 ("in.json", array, "JSON array"), ("in.json", json.dumps(PROMPT, indent=1).encode(), "over several lines"),
                 ("in.csv", b"prompt,max_tokens\nOnce,3\n", "CSV"), ("in.jsonl", b"Once upon a time\nThe end\n", "plain text"),
+                ("in.tar.gz", gzip.compress(tar_of(PLAIN)), "is a tar archive; unpack it"),
+                ("in.txt", b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n", "run git lfs pull"),
                 ("in.jsonl.gz", gzip.compress(PLAIN.encode())[:-9], "gzip"), ("in.gz", gzip.compress(array), "JSON array")]:
             with self.subTest(name=name, word=word):
                 self.assertIn(word, self.refusal(name, content))
                 (self.folder / name).unlink()
+
+    def test_every_verb_of_requests_refuses_them(self):
+        source = self.folder / "in.jsonl"
+        source.write_bytes(tar_of(PLAIN))
+        for words in (["tokenize", "--input"], ["plan", "--input"], ["score", "--input"], ["inspect"],
+                      ["calibrate", "--output", self.folder / "k.json", "--kv-bytes", "50%", "--input"]):
+            result = harness.run(self.binary, [*words, source])
+            self.assertEqual(result.status, 20, (words, result.stderr))
+            self.assertIn(b"in.jsonl: is a tar archive; unpack it", result.stderr)
 
     def test_standard_input_is_named(self):
         result = harness.run(self.binary, ["generate", "--input", "-", "--quiet"], stdin=b"a,b\n1,2\n")
