@@ -17,13 +17,13 @@
 namespace spillway {
 namespace {
 
-std::unique_ptr<Checkpoint> MakeCheckpoint(std::vector<Shard> shards) {
+std::unique_ptr<Checkpoint> MakeCheckpoint(std::vector<WeightsFile> shards) {
   const std::string_view format = shards.front().format;
   return std::make_unique<FileCheckpoint>(format, std::move(shards));
 }
 
-std::unique_ptr<Checkpoint> OneFile(Shard shard) {
-  std::vector<Shard> shards;
+std::unique_ptr<Checkpoint> OneFile(WeightsFile shard) {
+  std::vector<WeightsFile> shards;
   shards.push_back(std::move(shard));
   return MakeCheckpoint(std::move(shards));
 }

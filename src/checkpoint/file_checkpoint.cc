@@ -22,7 +22,7 @@ uint64_t HeadOf(std::string_view name) {
 
 }  // namespace
 
-FileCheckpoint::FileCheckpoint(std::string_view format, std::vector<Shard> shards)
+FileCheckpoint::FileCheckpoint(std::string_view format, std::vector<WeightsFile> shards)
     : format_(format) {
   struct Entry {
     StoredTensor* stored;
@@ -52,7 +52,7 @@ FileCheckpoint::FileCheckpoint(std::string_view format, std::vector<Shard> shard
     tensors_.push_back(std::move(tensor));
     places_.push_back({entry.file, entry.stored->offset, std::move(entry.stored->layout)});
   }
-  for (Shard& shard : shards) {
+  for (WeightsFile& shard : shards) {
     files_.push_back(std::move(shard.file));
     checksums_.push_back(std::make_unique<RangeChecksums>(std::move(shard.checksums)));
   }

@@ -22,7 +22,7 @@ struct StoredTensor {
   std::unique_ptr<const ElementLayout> layout = nullptr;
 };
 
-struct Shard {
+struct WeightsFile {
   ModelFile file;
   std::vector<StoredTensor> tensors;
   std::vector<ChecksummedRange> checksums;  // where the container has them
@@ -33,7 +33,7 @@ class FileCheckpoint : public Checkpoint {
  public:
   // Requires: every tensor that can be read is within its file.
   // Throws: Error kModelInconsistent when two shards hold a tensor of the same name.
-  FileCheckpoint(std::string_view format, std::vector<Shard> shards);
+  FileCheckpoint(std::string_view format, std::vector<WeightsFile> shards);
 
   std::string_view format() const override { return format_; }
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }

@@ -46,7 +46,7 @@ int64_t HeaderBytes(const ModelFile& file) {
 
 }  // namespace
 
-Shard ReadSafetensors(ModelFile file) {
+WeightsFile ReadSafetensors(ModelFile file) {
   const int64_t header_bytes = HeaderBytes(file);
   std::string header(static_cast<std::size_t>(header_bytes), '\0');
   file.ReadAt(kPrefixBytes, std::as_writable_bytes(std::span(header)));

@@ -8,6 +8,6 @@ namespace spillway {
 
 // Reads and checks the header; holds no tensor data.
 // Throws: Error kModelMalformed, kModelTruncated, kModelUnsupported, kIo, kCorrupt.
-Shard ReadSafetensors(ModelFile file);
+WeightsFile ReadSafetensors(ModelFile file);
 
 }  // namespace spillway

@@ -79,17 +79,17 @@ void CheckAllPresent(const ModelFolder& folder, const std::map<std::string, std:
 // Decides which tensors of the shards count.
 class TensorChoice {
  public:
-  TensorChoice(const std::vector<Shard>& shards, const WeightFiles& files,
+  TensorChoice(const std::vector<WeightsFile>& shards, const WeightFiles& files,
                const std::string& index_name)
       : files_(files), index_name_(index_name) {
-    for (const Shard& shard : shards) {
+    for (const WeightsFile& shard : shards) {
       for (const StoredTensor& stored : shard.tensors)
         holders_[stored.tensor.name].push_back(&shard.file.name());
     }
   }
 
   // False where the tensor does not count in this shard; may give it a refusal.
-  bool Keeps(const Shard& shard, StoredTensor& stored) const {
+  bool Keeps(const WeightsFile& shard, StoredTensor& stored) const {
     const std::string& name = stored.tensor.name;
     const std::vector<const std::string*>& holders = holders_.at(name);
     const auto listed = files_.find(name);
@@ -124,15 +124,15 @@ class TensorChoice {
 
 }  // namespace
 
-std::vector<Shard> ReadShards(const ModelFolder& folder, const std::string& index_name,
-                              const std::function<Shard(ModelFile)>& read_shard) {
+std::vector<WeightsFile> ReadShards(const ModelFolder& folder, const std::string& index_name,
+                                    const std::function<WeightsFile(ModelFile)>& read_shard) {
   const WeightFiles files = ReadIndex(folder, index_name);
   const std::map<std::string, std::size_t> counts = CountByFile(files, index_name);
   CheckAllPresent(folder, counts);
-  std::vector<Shard> shards;
+  std::vector<WeightsFile> shards;
   for (const auto& [file, count] : counts) shards.push_back(read_shard(folder.OpenNamed(file)));
   const TensorChoice choice(shards, files, index_name);
-  for (Shard& shard : shards) {
+  for (WeightsFile& shard : shards) {
     std::vector<StoredTensor> kept;
     for (StoredTensor& stored : shard.tensors) {
       if (choice.Keeps(shard, stored)) kept.push_back(std::move(stored));

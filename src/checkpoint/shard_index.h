@@ -16,7 +16,7 @@ namespace spillway {
 // Throws: Error kUnsafe (a shard's name is not a plain file name), kModelMissing (shards that do
 // not exist, listed), kModelInconsistent (a tensor in another shard than the index says, and not
 // there), kModelMalformed, and what read_shard throws.
-std::vector<Shard> ReadShards(const ModelFolder& folder, const std::string& index_name,
-                              const std::function<Shard(ModelFile)>& read_shard);
+std::vector<WeightsFile> ReadShards(const ModelFolder& folder, const std::string& index_name,
+                                    const std::function<WeightsFile(ModelFile)>& read_shard);
 
 }  // namespace spillway

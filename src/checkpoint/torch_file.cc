@@ -45,7 +45,7 @@ namespace {
 
 }  // namespace
 
-Shard ReadTorchFile(ModelFile file) {
+WeightsFile ReadTorchFile(ModelFile file) {
   if (file.ReadStart(4) == "PK\x03\x04") return ReadTorchZip(std::move(file));
   if (IsTorchLegacy(file)) return ReadTorchLegacy(std::move(file));
   RefuseOtherKinds(file);

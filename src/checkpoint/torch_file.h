@@ -7,6 +7,6 @@
 namespace spillway {
 
 // Throws: Error kModelMalformed, kModelTruncated, kModelUnsupported, kUnsafe, kIo, kCorrupt.
-Shard ReadTorchFile(ModelFile file);
+WeightsFile ReadTorchFile(ModelFile file);
 
 }  // namespace spillway

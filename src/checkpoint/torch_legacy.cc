@@ -95,7 +95,7 @@ bool IsTorchLegacy(const ModelFile& file) {
   return file.ReadStart(static_cast<int64_t>(kMagic.size())) == kMagic;
 }
 
-Shard ReadTorchLegacy(ModelFile file) {
+WeightsFile ReadTorchLegacy(ModelFile file) {
   const std::string text = file.ReadStart(kMaxPickleBytes);
   std::string_view rest = std::string_view(text).substr(kMagic.size());
   PickleHeap machine_heap;

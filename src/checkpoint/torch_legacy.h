@@ -12,6 +12,6 @@ bool IsTorchLegacy(const ModelFile& file);
 
 // Reads the pickles and where storages lie; holds no tensor data. Requires: IsTorchLegacy. Throws:
 // Error kModelMalformed, kModelTruncated, kModelUnsupported, kUnsafe, kIo, kCorrupt.
-Shard ReadTorchLegacy(ModelFile file);
+WeightsFile ReadTorchLegacy(ModelFile file);
 
 }  // namespace spillway

@@ -72,7 +72,7 @@ void CheckByteOrder(const ModelFile& file, const std::vector<ZipEntry>& entries,
 
 }  // namespace
 
-Shard ReadTorchZip(ModelFile file) {
+WeightsFile ReadTorchZip(ModelFile file) {
   const std::vector<ZipEntry> entries = ReadZipDirectory(file);
   const std::string prefix = ArchivePrefix(file, entries);
   CheckByteOrder(file, entries, prefix);

@@ -10,6 +10,6 @@ namespace spillway {
 // Reads the archive's directory and its pickle; holds no tensor data. Requires: the file begins as
 // a zip archive. Throws: Error kModelMalformed, kModelTruncated, kModelUnsupported, kUnsafe, kIo,
 // kCorrupt.
-Shard ReadTorchZip(ModelFile file);
+WeightsFile ReadTorchZip(ModelFile file);
 
 }  // namespace spillway
