@@ -51,11 +51,7 @@ AheadContent ParseAhead(std::string_view text, const std::string& run_digest) {
 bool IsAhead(std::string_view text) { return BeginsFramed(text, kStart); }
 
 AheadLines::AheadLines(Descriptor file, std::string name, const std::string& run_digest)
-    : file_(std::move(file)), name_(std::move(name)) {
-  const std::string header = HeaderOf(run_digest);
-  WriteAll(file_, header, name_);
-  header_bytes_ = num_bytes_ = static_cast<int64_t>(header.size());
-}
+    : file_(std::move(file)), name_(std::move(name)), header_(HeaderOf(run_digest)) {}
 
 AheadLines::AheadLines(Descriptor file, std::string name, const AheadContent& content)
     : file_(std::move(file)), name_(std::move(name)), header_bytes_(content.header_bytes) {
@@ -66,6 +62,10 @@ AheadLines::AheadLines(Descriptor file, std::string name, const AheadContent& co
 void AheadLines::Append(int64_t line, std::string_view answer) {
   SPILLWAY_CHECK(answer.ends_with('\n'));
   answer.remove_suffix(1);
+  if (header_bytes_ == 0) {
+    WriteAll(file_, header_, name_);
+    header_bytes_ = num_bytes_ = std::ssize(header_);
+  }
   const std::string framed = FramedLine(fmt::format("{} {}", line, answer));
   WriteAll(file_, framed, name_);
   num_bytes_ += static_cast<int64_t>(framed.size());

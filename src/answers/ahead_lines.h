@@ -27,7 +27,7 @@ bool IsAhead(std::string_view text);
 
 class AheadLines {
  public:
-  // Begins a new, empty file.
+  // A new file, which is empty until Append.
   // Throws: Error kDiskSpace, kIo naming `name`, as all below.
   AheadLines(Descriptor file, std::string name, const std::string& run_digest);
 
@@ -49,7 +49,8 @@ class AheadLines {
 
   Descriptor file_;
   std::string name_;
-  int64_t header_bytes_ = 0;
+  std::string header_;        // of a new file
+  int64_t header_bytes_ = 0;  // 0: not written yet
   int64_t num_bytes_ = 0;
 };
 

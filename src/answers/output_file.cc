@@ -386,19 +386,9 @@ void OutputFile::KeepAhead(int64_t line, std::string_view answer) {
   if (!journal_) return;
   SPILLWAY_CHECK(!failed_);
   failed_ = true;
-  if (!ahead_) StartAhead();
+  if (!ahead_) ahead_.emplace(Create(ahead_path()), ahead_path().string(), run_digest_);
   ahead_->Append(line, answer);
   failed_ = false;
-}
-
-void OutputFile::StartAhead() {
-  Descriptor file = Create(ahead_path());
-  try {
-    ahead_.emplace(std::move(file), ahead_path().string(), run_digest_);
-  } catch (const Error&) {
-    place_.Remove(ahead_name_);
-    throw;
-  }
 }
 
 void OutputFile::SyncAhead() {

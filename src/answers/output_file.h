@@ -146,7 +146,6 @@ class OutputFile {
   void Verify(const JournalContent& content, const std::function<void(std::string_view)>& on_line);
   std::string ReadPart(int64_t size) const;
   void ResumeAhead();
-  void StartAhead();  // leaves no file where its head cannot be written
   bool Exists(const std::string& name) const { return place_.StatusOf(name).has_value(); }
   [[noreturn]] void ThrowPathError(const std::string& name) const;
 

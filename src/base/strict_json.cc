@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,18 +19,15 @@ using nlohmann::json;
 // Python's way: the last of equal keys counts.
 enum class EqualKeys { kRefused, kLastCounts };
 
-// Numbers of a text that are not finite, by their place among all its numbers.
-using NonFiniteNumbers = std::map<std::size_t, double>;
+// Numbers of a text that are not finite, by their place among all its numbers, in that order.
+using NonFiniteNumbers = std::vector<std::pair<std::size_t, double>>;
 
 // Builds the document by events, because nlohmann's own builder keeps the last of two equal keys
 // and any depth.
 class Builder : public nlohmann::json_sax<json> {
  public:
-  explicit Builder(std::size_t max_values) : max_values_(max_values) {}
-  Builder(std::size_t max_values, NonFiniteNumbers nonfinite)
-      : max_values_(max_values),
-        equal_keys_(EqualKeys::kLastCounts),
-        nonfinite_(std::move(nonfinite)) {}
+  Builder(std::size_t max_values, EqualKeys equal_keys, NonFiniteNumbers nonfinite)
+      : max_values_(max_values), equal_keys_(equal_keys), nonfinite_(std::move(nonfinite)) {}
 
   json TakeDocument() { return std::move(document_); }
   JsonFault TakeFault() { return std::move(fault_); }
@@ -115,8 +111,9 @@ class Builder : public nlohmann::json_sax<json> {
 
   template <typename Value>
   bool AddNumber(Value value) {
-    const auto found = nonfinite_.find(num_numbers_++);
-    return found == nonfinite_.end() ? Add(value) : Add(found->second);
+    const std::size_t place = num_numbers_++;
+    const bool is_next = num_taken_ < nonfinite_.size() && nonfinite_[num_taken_].first == place;
+    return is_next ? Add(nonfinite_[num_taken_++].second) : Add(value);
   }
 
   template <typename Value>
@@ -144,8 +141,9 @@ class Builder : public nlohmann::json_sax<json> {
   }
 
   std::size_t max_values_;
-  EqualKeys equal_keys_ = EqualKeys::kRefused;
+  EqualKeys equal_keys_;
   NonFiniteNumbers nonfinite_;
+  std::size_t num_taken_ = 0;  // of those
   std::size_t num_numbers_ = 0;
   std::size_t num_values_ = 0;
   json document_;
@@ -192,7 +190,7 @@ struct NumberAt {
   const NonFiniteWord* word;  // null: it is finite
 };
 
-// Calls take(NumberAt) with each number, in their order.
+// Calls take(NumberAt) with each number, in their order, as long as it returns true.
 template <typename Take>
 void ForNumbers(std::string_view text, Take take) {
   for (std::size_t at = 0; at < text.size();) {
@@ -202,13 +200,13 @@ void ForNumbers(std::string_view text, Take take) {
     });
     if (word != kNonFiniteWords.end()) {
       const NumberAt number = {at, at + word->word.size(), word};
-      take(number);
+      if (!take(number)) return;
       at = number.end;
     } else if (text[at] == '"') {
       at = StringEnd(text, at);
     } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
       const NumberAt number = {at, NumberEnd(text, at), nullptr};
-      take(number);
+      if (!take(number)) return;
       at = number.end;
     } else {
       ++at;
@@ -216,41 +214,56 @@ void ForNumbers(std::string_view text, Take take) {
   }
 }
 
-// Puts a zero between spaces in the place of each word, so that every byte keeps its place.
-NonFiniteNumbers TakeNonFinite(std::string& text) {
+// Puts a zero between spaces in the place of each word, so that every byte keeps its place. Behind
+// `max_numbers` words stay: that many are not taken.
+NonFiniteNumbers TakeNonFinite(std::string& text, std::size_t max_numbers) {
   NonFiniteNumbers values;
   std::size_t num_numbers = 0;
   ForNumbers(text, [&](const NumberAt& number) {
     const std::size_t index = num_numbers++;
-    if (number.word == nullptr) return;
-    values.emplace(index, number.word->value);
+    if (number.word == nullptr) return index < max_numbers;
+    values.emplace_back(index, number.word->value);
     const std::size_t size = number.end - number.begin;
     text.replace(number.begin, size, size, ' ');
     text[number.begin + 1] = '0';
+    return index < max_numbers;
   });
   return values;
 }
 
+std::variant<json, JsonFault> ParseNonFinite(std::string_view text, std::size_t max_values,
+                                             EqualKeys equal_keys) {
+  std::string plain(text);
+  NonFiniteNumbers nonfinite = TakeNonFinite(plain, max_values);
+  return Parse(plain, Builder(max_values, equal_keys, std::move(nonfinite)));
+}
+
 }  // namespace
 
-std::variant<json, JsonFault> ParseStrictJson(std::string_view text, std::size_t max_values) {
-  return Parse(text, Builder(max_values));
+std::variant<json, JsonFault> ParseStrictJson(std::string_view text, std::size_t max_values,
+                                              NonFinite nonfinite) {
+  if (nonfinite == NonFinite::kNumber && MentionsNonFinite(text))
+    return ParseNonFinite(text, max_values, EqualKeys::kRefused);
+  return Parse(text, Builder(max_values, EqualKeys::kRefused, {}));
 }
 
 std::variant<json, JsonFault> ParsePythonJson(std::string_view text, std::size_t max_values) {
-  std::string plain(text);
-  NonFiniteNumbers nonfinite = TakeNonFinite(plain);
-  return Parse(plain, Builder(max_values, std::move(nonfinite)));
+  return ParseNonFinite(text, max_values, EqualKeys::kLastCounts);
+}
+
+bool MentionsNonFinite(std::string_view text) {
+  return text.find("NaN") != text.npos || text.find("Infinity") != text.npos;
 }
 
 std::optional<std::string> WithoutNonFinite(std::string_view text) {
   std::string plain;
   std::size_t copied = 0;
   ForNumbers(text, [&](const NumberAt& number) {
-    if (number.word == nullptr) return;
+    if (number.word == nullptr) return true;
     plain += text.substr(copied, number.begin - copied);
     plain += "null";
     copied = number.end;
+    return true;
   });
   if (copied == 0) return std::nullopt;
   plain += text.substr(copied);

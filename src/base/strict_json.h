@@ -29,16 +29,23 @@ struct JsonFault {
   std::size_t byte = 0;     // of a fault of syntax, counted from 1
 };
 
+// What NaN, Infinity and -Infinity are, which Python writes.
+enum class NonFinite { kFault, kNumber };
+
 // The document, unless it is no JSON, nests deeper than kMaxStrictJsonDepth, holds more than
 // `max_values` values or a number that no double holds, or gives a key twice. No recursion: depth
 // costs no stack. Text behind a NUL byte is never passed over: the byte is a fault.
 std::variant<nlohmann::json, JsonFault> ParseStrictJson(std::string_view text,
-                                                        std::size_t max_values);
+                                                        std::size_t max_values,
+                                                        NonFinite nonfinite = NonFinite::kFault);
 
-// ParseStrictJson for files that programs in Python write: NaN, Infinity and -Infinity are
-// numbers, and of equal keys the last one counts.
+// ParseStrictJson with NonFinite::kNumber for files that programs in Python write: of equal keys
+// the last one counts.
 std::variant<nlohmann::json, JsonFault> ParsePythonJson(std::string_view text,
                                                         std::size_t max_values);
+
+// Whether the text may have one of the three, if only in a string.
+bool MentionsNonFinite(std::string_view text);
 
 // The text with null in the place of each NaN, Infinity and -Infinity outside strings; nullopt
 // where there is none.

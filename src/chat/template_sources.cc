@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kExtension = ".jinja";
 constexpr std::size_t kMaxTemplates = 100;
+constexpr const char* kGiveText =
+    "give a file of the template's text, or JSON that has it as \"chat_template\"";
 
 std::string ReadText(const fs::path& file) {
   std::string text = ReadTokenizerFile(file);
@@ -83,6 +86,17 @@ bool IsJson(const fs::path& file, const std::string& text) {
   return nlohmann::json::accept(text) || (is_named && has_key);
 }
 
+// A text, a list of named ones, or an object that has one of them.
+TemplateSources FromGivenJson(const fs::path& file, const std::string& text) {
+  const nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
+  if (document.is_discarded()) RefuseTokenizer(file, "is not valid JSON", kGiveText);
+  const JsonOrigin origin = TokenizerOrigin(file);
+  const JsonNode root(document, origin);
+  if (!document.is_object()) return FromMember(root, file);
+  if (const auto found = root.FindSet("chat_template")) return FromMember(*found, file);
+  RefuseTokenizer(file, "is JSON without a \"chat_template\"", kGiveText);
+}
+
 }  // namespace
 
 TemplateSources ReadTemplateSources(const fs::path& folder) {
@@ -94,15 +108,13 @@ TemplateSources ReadTemplateSources(const fs::path& folder) {
 }
 
 TemplateSources ReadGivenTemplates(const fs::path& file) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
   std::string text = ReadText(file);
-  if (!IsJson(file, text)) return {{"default", std::move(text)}};
-  const nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
-  if (document.is_string()) return {{"default", document.get<std::string>()}};
-  TemplateSources sources;
-  if (!document.is_array()) sources = FromConfig(file);
-  if (sources.empty())
-    RefuseTokenizer(file, "is JSON without a \"chat_template\"",
-                    "give a file of the template's text, or one with that key");
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+  TemplateSources sources = IsJson(file, text) ? FromGivenJson(file, text)
+                                               : TemplateSources{{"default", std::move(text)}};
+  for (const auto& [name, source] : sources)
+    if (source.empty()) RefuseTokenizer(file, "has an empty template", kGiveText);
   return sources;
 }
 

@@ -128,6 +128,7 @@ void ReadGenerationEos(const nlohmann::json& document, ModelShape& shape) {
 ModelShape ShapeOf(const JsonNode& config) {
   const Family& family = FamilyOf(config);
   RefuseCode(config, family);
+  RequireSetting(config, "is_causal", true);
   ModelShape shape = family.read(config);
   shape.family = family.model_type;
   shape.dtype = ReadDType(config);

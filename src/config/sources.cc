@@ -168,11 +168,6 @@ void Split(Parser& parser, int argc, const char* const* argv, const std::vector<
   RefuseExtras(parser, flags, argv[0]);
 }
 
-std::string NamedConfig(std::string name) {
-  if (!name.empty()) return name;
-  throw Error(ErrorCode::kFlag, "--config: its value is empty; give one, or leave the flag out");
-}
-
 // The word without a flag is the input.
 void TakeInput(Stated& stated) {
   if (stated.values.contains("input"))
@@ -195,8 +190,9 @@ Stated FromCommandLine(Parser& parser, int argc, const char* const* argv,
     JoinWords(flag, stated.values);
   }
   RefuseRepeated("config", *parser.config, 1);
-  if (parser.config->count() > 0)
-    stated.config_file = NamedConfig(parser.config->results().front());
+  if (parser.config->count() > 0) stated.config_file = parser.config->results().front();
+  if (parser.config->count() > 0 && stated.config_file.empty())
+    throw Error(ErrorCode::kFlag, "--config: its value is empty; give one, or leave the flag out");
   if (!parser.positional.empty() && parser.options.contains("input")) TakeInput(stated);
   return stated;
 }
@@ -208,11 +204,12 @@ std::string EnvironmentName(std::string name) {
   return "SPILLWAY_" + name;
 }
 
+// A variable without a value is none.
 Given FromEnvironment(const std::vector<Flag>& flags) {
   Given given;
   for (const Flag& flag : flags) {
-    if (const char* text = std::getenv(EnvironmentName(flag.name).c_str()))
-      given[flag.name] = {text};
+    const char* text = std::getenv(EnvironmentName(flag.name).c_str());
+    if (text != nullptr && *text != '\0') given[flag.name] = {text};
   }
   return given;
 }
@@ -365,7 +362,7 @@ std::variant<Stated, Printout> ReadSources(int argc, const char* const* argv, co
   WarnOfNearVariables();
   const char* config_from_environment = std::getenv("SPILLWAY_CONFIG");
   if (stated.config_file.empty() && config_from_environment != nullptr)
-    stated.config_file = NamedConfig(config_from_environment);
+    stated.config_file = config_from_environment;
   if (!stated.config_file.empty())
     values = WithLater(std::move(values), FromFile(stated.config_file, verb, flags));
   RefuseOpposites(values);

@@ -14,11 +14,12 @@ namespace spillway {
 namespace {
 
 // Bookkeeping, training, tokens, and how transformers runs a model.
-constexpr std::array<std::string_view, 28> kHarmless = {"_attn_implementation_autoset",
+constexpr std::array<std::string_view, 29> kHarmless = {"_attn_implementation_autoset",
                                                         "_name_or_path",
                                                         "architectures",
                                                         "attention_dropout",
-                                                        "auto_map",  // the caller has judged it
+                                                        "auto_map",   // the caller has judged it
+                                                        "is_causal",  // as this
                                                         "bos_token_id",
                                                         "chunk_size_feed_forward",
                                                         "dtype",
@@ -148,7 +149,7 @@ void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>
     return std::ranges::find(keys, key) != keys.end();
   };
   for (const auto& [key, value] : config.value().items()) {
-    if (value.is_null() || value == (key == "is_causal")) continue;
+    if (value.is_null() || value == false) continue;
     if (among(known, key) || among(kHarmless, key) || among(kGeneral, key)) continue;
     config.Refuse(ErrorCode::kModelUnsupported,
                   fmt::format("\"{}\" is not known here, and might change what the model answers",

@@ -80,8 +80,8 @@ double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback
 // Throws: Error kModelUnsupported: it is set to the other.
 void RequireSetting(const JsonNode& config, std::string_view key, bool value);
 
-// Refuses a key that is neither among these nor known to change no result, unless it is null, or
-// false as most are where they are not set ("is_causal": true). Throws: Error kModelUnsupported.
+// Refuses a key that is neither among these nor known to change no result, unless it is null or
+// false. Throws: Error kModelUnsupported.
 void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>& known);
 
 // A family's own names of settings that others call so, and values where config.json does not

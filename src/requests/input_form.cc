@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "spillway/error.h"
+#include "src/base/strict_json.h"
 
 namespace spillway {
 namespace {
@@ -67,7 +69,8 @@ constexpr std::array kMagics = {
     Magic{"%PDF-"sv, {"a PDF", "write one JSON object a line"}},
     Magic{"\x1F\x8B"sv, {"gzip data within compressed data", "unpack it once, as gunzip does"}},
     Magic{"\x28\xB5\x2F\xFD"sv, {"zstd data within compressed data", "unpack it once"}},
-    Magic{"GGUF"sv, {"a GGUF file, which holds a model", kIsModel}},
+    Magic{"GGUF\x02\0\0\0"sv, {"a GGUF file, which holds a model", kIsModel}},
+    Magic{"GGUF\x03\0\0\0"sv, {"a GGUF file, which holds a model", kIsModel}},
 };
 
 bool IsWhite(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
@@ -138,7 +141,8 @@ bool IsTar(std::string_view bytes) {
 // The length of its header in eight bytes, and the header.
 bool IsSafetensors(std::string_view bytes) {
   constexpr std::size_t kLengthBytes = 8;
-  return bytes.size() > kLengthBytes && bytes.substr(5).starts_with("\0\0\0{"sv);
+  if (bytes.size() <= kLengthBytes || !bytes.substr(5).starts_with("\0\0\0{"sv)) return false;
+  return bytes.substr(0, 5).find_first_not_of('\0') != bytes.npos;
 }
 
 // What is told by more than its first bytes, whatever its lines are.
@@ -148,7 +152,9 @@ MaybeForm MarkedForm(std::string_view bytes) {
   if (IsSafetensors(bytes))
     return OtherForm{"a safetensors file, which holds a model's weights",
                      "give its folder to --model, and a file of requests here"};
-  if (bytes.starts_with("version https://git-lfs.github.com/spec/"))
+  constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec/";
+  if (bytes.starts_with(kPointer) &&
+      bytes.substr(0, kPointer.size() + 40).find("\noid sha256:") != bytes.npos)
     return OtherForm{"a git-LFS pointer in place of the file", "run git lfs pull in its folder"};
   return std::nullopt;
 }
@@ -285,7 +291,9 @@ MaybeForm OtherThanJsonLines(const InputHead& head, const std::string& name) {
                         });
     if (python) return OtherForm{"dictionaries of Python", "write each with json.dumps"};
     const std::size_t begin = static_cast<std::size_t>(first.data() - head.bytes.data());
-    return DocumentForm(head.bytes.substr(begin), head.whole);
+    const std::string_view text = head.bytes.substr(begin);
+    if (!MentionsNonFinite(text)) return DocumentForm(text, head.whole);
+    return DocumentForm(WithoutNonFinite(text).value_or(std::string(text)), head.whole);
   }
   const bool has_object =
       AnyLine(head.bytes, [](std::string_view line) { return line.starts_with('{'); });

@@ -52,19 +52,9 @@ std::variant<json, LineFault> ParseLineJson(std::string_view line) {
   }
   if (const std::size_t at = line.find('\0'); at != std::string_view::npos)
     return LineFault{"nul_byte", fmt::format("column {}: a NUL byte", at + 1)};
-  std::variant<json, JsonFault> parsed = ParseStrictJson(line, kMaxValues);
+  std::variant<json, JsonFault> parsed = ParseStrictJson(line, kMaxValues, NonFinite::kNumber);
   if (const auto* fault = std::get_if<JsonFault>(&parsed)) return FaultOf(*fault);
   return std::move(std::get<json>(parsed));
-}
-
-std::optional<PythonLine> ReadPythonLine(std::string_view line) {
-  if (line.find("NaN") == line.npos && line.find("Infinity") == line.npos) return std::nullopt;
-  std::variant<json, JsonFault> parsed = ParsePythonJson(line, kMaxValues);
-  auto* value = std::get_if<json>(&parsed);
-  if (value == nullptr) return std::nullopt;
-  std::optional<std::string> text = WithoutNonFinite(line);
-  if (!text) return std::nullopt;
-  return PythonLine{std::move(*value), std::move(*text)};
 }
 
 }  // namespace spillway

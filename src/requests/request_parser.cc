@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +12,8 @@
 
 #include "spillway/error.h"
 #include "src/base/json_text.h"
+#include "src/base/strict_json.h"
+#include "src/requests/body_keys.h"
 #include "src/requests/chat_line.h"
 #include "src/requests/cut_prompt.h"
 #include "src/requests/documented_keys.h"
@@ -31,27 +31,6 @@ using nlohmann::json;
 
 constexpr std::string_view kUrl = "/v1/completions";
 constexpr std::string_view kChatUrl = "/v1/chat/completions";
-constexpr std::string_view kUrlEnd = "/completions";  // Azure's has no version before it
-constexpr std::string_view kChatUrlEnd = "/chat/completions";
-
-bool IsPromptKey(std::string_view key) { return key == "prompt" || key == "token_ids"; }
-bool IsBatchKey(std::string_view key) { return key == "method" || key == "url" || key == "body"; }
-
-// Hugging Face's switch between sampling and the likeliest token, which the temperature is here.
-constexpr std::string_view kSwitchKey = "do_sample";
-
-// Names that other programs have for keys which decide the answer.
-constexpr std::array kOtherNames = {
-    OtherName{"max_new_tokens", "max_tokens"},
-    OtherName{"max_length", "max_tokens"},
-    OtherName{"n_predict", "max_tokens"},
-    OtherName{"min_new_tokens", "min_tokens"},
-    OtherName{"repeat_penalty", "repetition_penalty"},
-    OtherName{"stop_sequences", "stop"},
-    OtherName{"stop_strings", "stop"},
-    OtherName{"random_seed", "seed"},
-    OtherName{"enable_thinking", "chat_template_kwargs"},
-};
 
 // Names that other programs have for "prompt".
 constexpr std::array<std::string_view, 7> kOtherPrompts = {
@@ -94,18 +73,10 @@ std::variant<BodyForm, LineFault> FormOfUrl(const json& line) {
   std::variant<std::string, LineFault> url = ReadText(line, "url");
   if (auto* fault = std::get_if<LineFault>(&url)) return std::move(*fault);
   const std::string& text = std::get<std::string>(url);
-  if (text.ends_with(kChatUrlEnd)) return BodyForm::kChat;
-  if (text.ends_with(kUrlEnd)) return BodyForm::kCompletion;
+  if (text.ends_with("/chat/completions")) return BodyForm::kChat;  // Azure's has no version
+  if (text.ends_with("/completions")) return BodyForm::kCompletion;
   return LineFault{"unsupported_value", fmt::format("\"url\" must be \"{}\" or \"{}\", not \"{}\"",
                                                     kUrl, kChatUrl, Printable(text))};
-}
-
-// CheckForm refuses those of the other form, unless they are null.
-bool IsKeyOf(std::string_view key, BodyForm form) {
-  if (IsSamplingKey(key, form) || IsPromptKey(key) || key == "messages") return true;
-  if (key == kCutKey || key == kSwitchKey) return true;
-  if (IsDocumentedKey(key, form)) return true;
-  return form == BodyForm::kChat && IsChatKey(key);
 }
 
 // "messages" beside "prompt", or under the other url, is named as such.
@@ -120,22 +91,6 @@ MaybeFault CheckForm(const json& keys, BodyForm form) {
       return InvalidValue(fmt::format("has both \"messages\" and \"{}\"; give one", key));
   }
   return std::nullopt;
-}
-
-// Keys of a body that a misspelt one may mean.
-std::vector<std::string_view> NearKeysOf(BodyForm form) {
-  std::vector<std::string_view> keys = DistinctDocumentedKeys(form);
-  const auto add = [&](auto names) { keys.insert(keys.begin(), names.begin(), names.end()); };
-  add(SamplingKeyNames());
-  add(std::array<std::string_view, 5>{"prompt", "token_ids", "messages", "custom_id", kCutKey});
-  if (form == BodyForm::kChat) add(ChatKeyNames());
-  return keys;
-}
-
-std::span<const std::string_view> NearKeys(BodyForm form) {
-  static const std::vector<std::string_view> completion = NearKeysOf(BodyForm::kCompletion);
-  static const std::vector<std::string_view> chat = NearKeysOf(BodyForm::kChat);
-  return form == BodyForm::kChat ? chat : completion;
 }
 
 // A request's own keys stand in "body".
@@ -186,7 +141,7 @@ std::variant<Body, LineFault> FindBody(const json& line, bool strict, LineNotes&
   const auto known = [&](std::string_view key) {
     return IsKeyOf(key, body->form) || (!is_batch && key == "custom_id");
   };
-  const KeyRules rules = {is_batch ? " in \"body\"" : "", NearKeys(body->form), kOtherNames,
+  const KeyRules rules = {is_batch ? " in \"body\"" : "", NearKeys(body->form), OtherNames(),
                           strict};
   if (MaybeFault fault = CheckKeys(*body->keys, rules, notes, known)) return std::move(*fault);
   return found;
@@ -407,31 +362,6 @@ RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Rea
   return ReadBody(body, text, {reading.tokenizer, of_line, reading.choices}, cut);
 }
 
-// Keys that nothing reads.
-bool IsPassedOver(std::string_view key) {
-  if (key == "custom_id" || IsBatchKey(key)) return false;
-  const auto passes = [&](BodyForm form) {
-    if (IsDocumentedKey(key, form)) return !CheckDocumentedKey(key, json(NAN), form);
-    return !IsKeyOf(key, form);
-  };
-  return passes(BodyForm::kCompletion) && passes(BodyForm::kChat);
-}
-
-bool HoldsNonFinite(const json& value) {
-  if (value.is_structured()) return std::ranges::any_of(value, HoldsNonFinite);
-  return value.is_number_float() && !std::isfinite(value.get<double>());
-}
-
-// Python writes NaN and Infinity. They stand for null in what nothing reads, and are no JSON in
-// what decides the answer.
-bool IsNonFiniteWherePassedOver(const json& keys) {
-  return std::ranges::all_of(keys.items(), [](const auto& item) {
-    if (item.key() == "body" && item.value().is_object())
-      return IsNonFiniteWherePassedOver(item.value());
-    return !HoldsNonFinite(item.value()) || IsPassedOver(item.key());
-  });
-}
-
 }  // namespace
 
 RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderOptions options)
@@ -450,12 +380,6 @@ RequestOrFault RequestParser::ParseText(const Line& line) const {
 }
 
 RequestOrFault RequestParser::ParseJson(const Line& line, LineNotes& notes) const {
-  const std::optional<PythonLine> python = ReadPythonLine(line.text);
-  if (python && python->value.is_object() && IsNonFiniteWherePassedOver(python->value)) {
-    Line plain = line;
-    plain.text = python->text;
-    return ParseJson(plain, notes);
-  }
   const std::string_view text = WithoutOddSpace(line.text);
   std::variant<json, LineFault> parsed = ParseLineJson(text);
   if (auto* fault = std::get_if<LineFault>(&parsed)) {
@@ -464,6 +388,20 @@ RequestOrFault RequestParser::ParseJson(const Line& line, LineNotes& notes) cons
   }
   const json& object = std::get<json>(parsed);
   if (!object.is_object()) return InvalidValue(NoObject(options_));
+  return MentionsNonFinite(text) ? ParsePython(object, text, notes)
+                                 : ParseObject(object, text, notes);
+}
+
+// A line that has NaN or Infinity, if only in a string.
+RequestOrFault RequestParser::ParsePython(const json& object, std::string_view text,
+                                          LineNotes& notes) const {
+  auto* const is_read = options_.score ? IsReadToScore : IsReadToAnswer;
+  if (MaybeFault fault = CheckNonFinite(object, is_read)) return std::move(*fault);
+  return ParseObject(object, WithoutNonFinite(text).value_or(std::string(text)), notes);
+}
+
+RequestOrFault RequestParser::ParseObject(const json& object, std::string_view text,
+                                          LineNotes& notes) const {
   std::variant<std::string, LineFault> id = ReadCustomId(object);
   if (auto* fault = std::get_if<LineFault>(&id)) return std::move(*fault);
   notes.custom_id = std::move(std::get<std::string>(id));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,11 @@ class RequestParser {
   // `notes` are taken as soon as they are known, so that a fault found later can carry them.
   RequestOrFault ParseAny(const Line& line, LineNotes& notes) const;
   RequestOrFault ParseJson(const Line& line, LineNotes& notes) const;
+  // `text` is the line that the object was read from.
+  RequestOrFault ParseObject(const nlohmann::json& object, std::string_view text,
+                             LineNotes& notes) const;
+  RequestOrFault ParsePython(const nlohmann::json& object, std::string_view text,
+                             LineNotes& notes) const;
   RequestOrFault ParseText(const Line& line) const;
 
   InputForm form_;

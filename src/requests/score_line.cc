@@ -58,11 +58,6 @@ bool Has(const json& line, std::string_view key) {
   return !key.empty() && FindSet(line, key) != nullptr;
 }
 
-bool IsScoreKey(std::string_view key) {
-  return std::ranges::any_of(
-      kForms, [&](const ScoreForm& form) { return key == form.first || key == form.second; });
-}
-
 constexpr std::array<std::string_view, 7> kNearKeys = {
     "text",    "token_ids", "continuation", "context_token_ids", "continuation_token_ids",
     "context", "custom_id"};
@@ -234,6 +229,11 @@ RequestOrFault ScorePair(const std::string& context, const std::string& continua
 }
 
 }  // namespace
+
+bool IsScoreKey(std::string_view key) {
+  return std::ranges::any_of(
+      kForms, [&](const ScoreForm& form) { return key == form.first || key == form.second; });
+}
 
 RequestOrFault ReadScoreLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
                              const ReaderOptions& options, LineNotes& notes) {

@@ -15,6 +15,9 @@ namespace spillway {
 
 using RequestOrFault = std::variant<Request, LineFault>;
 
+// Keys of the forms below.
+bool IsScoreKey(std::string_view key);
+
 // Reads {"text"}, {"token_ids"}, {"context", "continuation"}, {"context_token_ids",
 // "continuation_token_ids"} or {"messages"}. Sets neither line nor custom_id. A text is scored from
 // its first token after the start token on, token ids from the second on. Of the third form the

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/base/shell_word.h"
 
 namespace spillway {
 namespace {
@@ -91,33 +92,58 @@ HubReference ReferenceIn(std::string_view given) {
     const std::size_t at = given.find(before);
     if (at == std::string_view::npos) continue;
     const std::string_view revision = given.substr(at + before.size());
-    reference.revision = revision.substr(0, revision.find('/'));
+    // Behind "@" it may have slashes ("refs/pr/1"); in an address a file's path comes behind it.
+    reference.revision = before == "@" ? revision : revision.substr(0, revision.find('/'));
     given = given.substr(0, at);
   }
   reference.name = given;
-  if (!IsPlain(reference.revision)) reference.revision.clear();
   return reference;
 }
 
+fs::path FolderOf(std::string_view name) {
+  std::string folder = std::string(kModels).append(name);
+  if (const std::size_t slash = folder.find('/'); slash != std::string::npos)
+    folder.replace(slash, 1, kBetween);
+  return CacheFolder() / folder;
+}
+
+// The snapshot of a commit that the cache has.
+std::optional<CachedModel> FindSnapshot(const HubReference& reference) {
+  if (CacheFolder().empty() || !IsPlain(reference.revision)) return std::nullopt;
+  const fs::path folder = FolderOf(reference.name);
+  const fs::path snapshot = folder / "snapshots" / reference.revision;
+  std::error_code ignored;
+  if (!fs::is_directory(snapshot, ignored)) return std::nullopt;
+  return CachedModel{snapshot, NameOf(folder)};
+}
+
+bool IsOfMain(const HubReference& reference) {
+  return reference.revision.empty() || reference.revision == "main";
+}
+
 }  // namespace
+
+std::optional<CachedModel> FindReferenced(std::string_view given) {
+  if (std::optional<CachedModel> cached = FindCachedModel(given)) return cached;
+  const HubReference reference = ReferenceIn(given);
+  if (!IsHubName(reference.name)) return std::nullopt;
+  return IsOfMain(reference) ? FindCachedModel(reference.name) : FindSnapshot(reference);
+}
 
 CachedModel PlaceOfModel(const std::string& given) {
   std::error_code ignored;
   if (fs::exists(fs::symlink_status(given, ignored)))
     return SnapshotIn(given).value_or(CachedModel{given, ""});
-  if (const std::optional<CachedModel> cached = FindCachedModel(given)) return *cached;
+  if (const std::optional<CachedModel> cached = FindReferenced(given)) return *cached;
   const HubReference reference = ReferenceIn(given);
   if (!IsHubName(reference.name)) return {given, ""};
-  const bool is_main = reference.revision.empty() || reference.revision == "main";
-  if (is_main) {
-    if (const std::optional<CachedModel> cached = FindCachedModel(reference.name)) return *cached;
-  }
+  const bool is_main = IsOfMain(reference);
   throw Error(
       ErrorCode::kModelMissing,
       fmt::format("{}: no such folder, and no such model in the Hugging Face cache; nothing "
                   "is fetched here, so run hf download {}{} first{}",
                   Printable(given, 90), reference.name,
-                  is_main ? "" : " --revision " + reference.revision,
+                  is_main ? "" : " --revision " + ShellWord(Printable(reference.revision, 96)),
                   is_main ? "" : ", and give the folder that it prints"));
 }
 
@@ -128,12 +154,8 @@ bool IsHubName(std::string_view name) {
 }
 
 std::optional<CachedModel> FindCachedModel(std::string_view name) {
-  const fs::path cache = CacheFolder();
-  if (cache.empty() || !(IsHubName(name) || IsPlain(name))) return std::nullopt;
-  std::string folder = std::string(kModels).append(name);
-  if (const std::size_t slash = folder.find('/'); slash != std::string::npos)
-    folder.replace(slash, 1, kBetween);
-  return SnapshotIn(cache / folder);
+  if (CacheFolder().empty() || !(IsHubName(name) || IsPlain(name))) return std::nullopt;
+  return SnapshotIn(FolderOf(name));
 }
 
 std::optional<CachedModel> SnapshotIn(const fs::path& folder) {

@@ -27,6 +27,10 @@ bool IsHubName(std::string_view name);
 // $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub) has it.
 std::optional<CachedModel> FindCachedModel(std::string_view name);
 
+// The model of the cache that a Hub name means, with a revision behind "@" too, or its page's
+// address; nullopt: the cache has none. Throws: as SnapshotIn.
+std::optional<CachedModel> FindReferenced(std::string_view given);
+
 // The snapshot that refs/main of a cached model's folder (models--owner--name) names; without
 // refs/main the only one. Nullopt: `folder` is no such folder. Throws: Error kModelMissing: it is
 // one, and has no such snapshot.

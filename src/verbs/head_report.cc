@@ -60,9 +60,9 @@ std::string HeadReport::ParetoLines() const {
     text += fmt::format("  after {} tokens", prompts_.at(set.set));
   text += "\n";
   for (const JointLoss& joint : found_.tried) {
-    text += fmt::format("  {:<7}{:>5.1f} %{:>6.1f} %{:>6.2f} %", KvBitsText(joint.kv_bits),
-                        100.0 * joint.bytes, 100.0 * KeptOf(joint),
-                        100.0 * std::expm1(joint.worst()));
+    text +=
+        fmt::format("  {:<7}{:>5.1f} %{:>6.1f} %{:>6.2f} %", KvBitsText(joint.kv_bits),
+                    100.0 * joint.bytes, 100.0 * KeptOf(joint), 100.0 * std::expm1(joint.worst()));
     for (const SetLoss& set : joint.sets) text += "  " + LossText(set);
     text += joint.bytes == found_.joint.bytes && joint.kv_bits == found_.joint.kv_bits
                 ? "  <- the file's\n"

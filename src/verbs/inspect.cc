@@ -60,7 +60,7 @@ std::string DescribePath(const std::filesystem::path& path) {
   }
   const bool is_there =
       std::filesystem::exists(path, ignored) || std::filesystem::is_symlink(path, ignored);
-  if (!is_there && !FindCachedModel(path.string())) {
+  if (!is_there && !FindReferenced(path.string())) {
     throw Error(ErrorCode::kModelMissing,
                 fmt::format("{}: no such file or folder; give what is to be printed, or --shapes "
                             "for the built-in shapes",

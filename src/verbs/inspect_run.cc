@@ -25,6 +25,7 @@ namespace {
 using Path = std::filesystem::path;
 
 constexpr int64_t kMaxLineBytes = 64 << 20;
+constexpr std::size_t kMaxName = 8192;  // a command that is cut is none
 
 std::string ReadHead(const Path& file) {
   constexpr std::size_t kHeadBytes = 4096;
@@ -48,7 +49,7 @@ bool IsBeingWritten(const Path& part) {
 }
 
 // The file's name as one types it.
-std::string NameOf(const Path& file) { return Printable(ShellPath(file), 300); }
+std::string NameOf(const Path& file) { return Printable(ShellPath(file), kMaxName); }
 
 // State of the run that writes `output`, and what to type next; nothing where it left no journal.
 std::string DescribeUnfinished(const Path& output) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -240,6 +241,17 @@ std::string AnswersText(const LineCounts& counts) {
   return text + ChoicesText(counts);
 }
 
+// Tells by the name whether a file is meant as lines of JSON, compressed or not.
+bool IsNamedAsLines(std::filesystem::path file) {
+  const auto extension_of = [&] {
+    std::string extension = file.extension().string();
+    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return extension;
+  };
+  if (extension_of() == ".gz" || extension_of() == ".zst") file.replace_extension();
+  return extension_of() == ".jsonl" || extension_of() == ".ndjson";
+}
+
 }  // namespace
 
 void LengthCount::Add(int64_t length) {
@@ -265,8 +277,8 @@ LineCounts CountLines(const std::filesystem::path& file, int64_t max_line_bytes)
   LineCounts counts;
   const bool plain = FormOf(file) == InputForm::kPlainLines;
   if (plain) counts.kind = LinesKind::kRequests;
-  if (plain || file.extension() == ".jsonl")
-    RefuseOtherForm(lines.Head(), FormOf(file), file.string());
+  const bool is_named = IsNamedAsLines(file);
+  if (plain || is_named) RefuseOtherForm(lines.Head(), FormOf(file), file.string());
   while (const std::optional<Line> line = lines.Next()) {
     if (line->number % kLinesPerStopCheck == 0) ThrowIfStopRequested();
     if (line->blank) continue;
@@ -274,7 +286,7 @@ LineCounts CountLines(const std::filesystem::path& file, int64_t max_line_bytes)
       AddText(*line, counts);
       continue;
     }
-    if (counts.num_lines == 0 && file.extension() == ".jsonl") {
+    if (counts.num_lines == 0 && is_named) {
       AddLine(*line, counts);
       if (counts.kind == LinesKind::kOther) counts.kind = LinesKind::kRequests;
       continue;

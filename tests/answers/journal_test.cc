@@ -6,17 +6,14 @@
 #include <gtest/gtest.h>
 #include <sys/xattr.h>
 
-#include <chrono>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "src/answers/ahead_lines.h"
-#include "tests/answers/child_process.h"
 #include "tests/answers/writer_values.h"
 #include "tests/temporary_folder.h"
 #include "tests/trace_case.h"
@@ -392,47 +389,6 @@ TEST(CompletionWriter, LinesBehindAGapAreNotComputedAgain) {
   }
   whole.Finish();
   EXPECT_EQ(FileText(path), FileText(folder / "whole"));
-}
-
-// A disk that becomes full while nothing but answers behind a gap is on it.
-TEST(CompletionWriter, AnswersBehindAGapOutliveAFullDisk) {
-  const TemporaryFolder folder;
-  const int status = InChild(-1, [&] {
-    const rlimit limit{2000, RLIM_INFINITY};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
-    writer.Begin(kManifest);
-    for (int64_t line = 1; line <= 1000; ++line) writer.Expect(line);
-    for (int64_t line = 2; line <= 1000; ++line) {
-      writer.Put(RequestOfLine(line), Answer("t", {2}));
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return 0;
-  });
-  EXPECT_EQ(status, 32);
-  EXPECT_EQ(fs::file_size(folder / "out.part"), 0u);
-  CompletionWriter writer(folder / "out", WriterTokens(), Resuming());
-  writer.Begin(kManifest);
-  EXPECT_GE(writer.earlier().num_completions, 1);
-}
-
-TEST(CompletionWriter, ADiskWithoutRoomForTheFirstAnswerIsLeftEmpty) {
-  const TemporaryFolder folder;
-  const int status = InChild(-1, [&] {
-    CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
-    writer.Begin(kManifest);
-    for (int64_t line = 1; line <= 2; ++line) writer.Expect(line);
-    const rlimit full{0, RLIM_INFINITY};
-    ::setrlimit(RLIMIT_FSIZE, &full);
-    return CodeOf([&] {
-             writer.Put(RequestOfLine(2), Answer("t", {2}));
-             writer.FlushFinished();
-           }) == ErrorCode::kDiskSpace
-               ? 0
-               : 1;
-  });
-  EXPECT_EQ(status, 0);
-  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 // Lines that were lost, or are of another run, are computed again.

@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "tests/answers/child_process.h"
 #include "tests/answers/writer_values.h"
@@ -238,6 +240,48 @@ TEST(OutputFile, AFullDiskLeavesWholeLines) {
   EXPECT_LE(text.size(), 1000u);
   EXPECT_EQ(text.back(), '\n');
   EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+// A disk that becomes full while nothing but answers behind a gap is on it.
+TEST(OutputFile, AnswersBehindAGapOutliveAFullDisk) {
+  const TemporaryFolder folder;
+  const int status = InChild(-1, [&] {
+    const rlimit limit{2000, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
+    writer.Begin({{"input", "aa"}});
+    for (int64_t line = 1; line <= 1000; ++line) writer.Expect(line);
+    for (int64_t line = 2; line <= 1000; ++line) {
+      writer.Put(RequestOfLine(line), Answer("t", {2}));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return 0;
+  });
+  EXPECT_EQ(status, 32);
+  EXPECT_EQ(fs::file_size(folder / "out.part"), 0u);
+  CompletionWriter writer(folder / "out", WriterTokens(),
+                          TestWriterOptions(ExistingOutput::kResume));
+  writer.Begin({{"input", "aa"}});
+  EXPECT_GE(writer.earlier().num_completions, 1);
+}
+
+TEST(OutputFile, ADiskWithoutRoomForTheFirstAnswerIsLeftEmpty) {
+  const TemporaryFolder folder;
+  const int status = InChild(-1, [&] {
+    CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
+    writer.Begin({{"input", "aa"}});
+    for (int64_t line = 1; line <= 2; ++line) writer.Expect(line);
+    const rlimit full{0, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &full);
+    return CodeOf([&] {
+             writer.Put(RequestOfLine(2), Answer("t", {2}));
+             writer.FlushFinished();
+           }) == ErrorCode::kDiskSpace
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 // A second write, or a second fsync, may claim success for what the disk has lost.

@@ -83,14 +83,26 @@ TEST_F(ChatTemplatesTest, AGivenFileOfJsonIsReadAsTheModelsIs) {
     EXPECT_EQ(source("d.jinja", text), text);
 }
 
+TEST_F(ChatTemplatesTest, AListOfNamedTemplatesMayStandByItself) {
+  const std::string list = R"([{"name":"default","template":"one"}])";
+  EXPECT_EQ(Source(folder_.Write("a.json", list)), "one");
+  EXPECT_EQ(Source(folder_.Write("b.json", "\xEF\xBB\xBF{\"chat_template\":\"two\"}")), "two");
+}
+
 TEST_F(ChatTemplatesTest, JsonThatHasNoTemplateIsRefused) {
-  for (const char* text : {R"({"a":1})", R"({"chat_template":null})", "[1]", "{}"}) {
+  for (const char* text : {R"({"a":1})", R"({"chat_template":null})", "{}"}) {
     const std::string file = folder_.Write("a.json", text);
     ExpectError(ErrorCode::kTokenizer, "a.json: is JSON without a \"chat_template\"; give a file",
                 [&] { Source(file); });
   }
   const std::string broken = folder_.Write("b.json", R"({"chat_template":"one",})");
-  ExpectError(ErrorCode::kTokenizer, "b.json", [&] { Source(broken); });
+  ExpectError(ErrorCode::kTokenizer,
+              "b.json: is not valid JSON; give a file of the template's text",
+              [&] { Source(broken); });
+  for (const char* text : {R"({"chat_template":""})", R"([{"name":"default","template":""}])"}) {
+    const std::string file = folder_.Write("d.json", text);
+    ExpectError(ErrorCode::kTokenizer, "d.json: has an empty template", [&] { Source(file); });
+  }
   const std::string named =
       folder_.Write("c.json", R"({"chat_template":[{"name":"rag","template":"c"}]})");
   ExpectError(ErrorCode::kFlag, "has the templates rag, and none is \"default\"",

@@ -112,6 +112,12 @@ TEST(ModelConfigTest, EndOfTextIsANumberOrAListAndGenerationWins) {
   EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{3});
 }
 
+TEST(ModelConfigTest, AttentionOnlyLooksBack) {
+  EXPECT_EQ(ShapeOf(ConfigWith("is_causal", "true")).vocab_size, 16);
+  ExpectError(ErrorCode::kModelUnsupported, "\"is_causal\" is false, and only true is supported",
+              [] { ShapeOf(ConfigWith("is_causal", "false")); });
+}
+
 TEST(ModelConfigTest, TokensBeyondTheVocabularyAreNone) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(ShapeOf(ConfigWith("eos_token_id", "[2,16]")).eos, std::vector<TokenId>{2});

@@ -64,8 +64,6 @@ FLAGS = [
     ("an empty model, as of a variable that is not set", 2, ["--model", ""], None),
     ("an empty report", 2, ["--report", ""], None),
     ("an empty config file", 2, ["--config", ""], None),
-    ("a variable without a value", 2, [], environment(offload_dir="")),
-    ("a variable that names no config file", 2, [], environment(config="")),
     ("a key without a value in the config file", 2, CONFIG_FLAG, config_file('model = ""\n')),
     ("trailing letters after a number", 2, ["--max-new-tokens", "8x"], None),
     ("a number with a space", 2, ["--max-new-tokens", " 8"], None),

@@ -137,13 +137,6 @@ TEST(LlamaConfigTest, AnOlderScalingStandsForAllOfTheNewer) {
   });
 }
 
-TEST(LlamaConfigTest, AttentionOnlyLooksBack) {
-  ShapeWith({{"is_causal", true}});
-  ExpectError(ErrorCode::kModelUnsupported, "\"is_causal\" is not known", [] {
-    ShapeWith({{"is_causal", false}});
-  });
-}
-
 TEST(LlamaConfigTest, APartOfAHeadMayTurn) {
   EXPECT_EQ(ShapeWith({{"partial_rotary_factor", 0.5}}).rope.dims, 2);
   EXPECT_EQ(ShapeWith({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}).rope.dims, 2);

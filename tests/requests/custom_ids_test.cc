@@ -76,6 +76,8 @@ TEST(Duplicates, AreRefusedWithTheirFirstTwoLines) {
               HasSubstr("custom_id \"2\" is that of lines 1 and 2"));
   // Answers of bad lines have ids, too.
   EXPECT_THAT(Scanned(a + R"({"custom_id":"a","prompt":5})"), HasSubstr("lines 1 and 2"));
+  const std::string with_nan = R"({"custom_id":"a","prompt":"x","score":NaN})";
+  EXPECT_THAT(Scanned(a + with_nan), HasSubstr("lines 1 and 2"));
   ReaderOptions allowing = Options();
   allowing.allow_duplicate_ids = true;
   EXPECT_EQ(Scanned(a + a, allowing), "2");

@@ -99,6 +99,7 @@ TEST(InputForm, OtherFormsAreNamedWithARemedy) {
       {"GGUF\x03\0\0\0"s, "is a GGUF file, which holds a model; give it to --model"},
       {"\x40\0\0\0\0\0\0\0{\"__metadata__\":{}}"s, "is a safetensors file"},
       {"\x0A\0\0\0\0\0\0\0{\"a\":{}}\n\n"s, "is a safetensors file"},
+      {"[{\"prompt\": \"a\", \"score\": NaN}, {\"prompt\": \"b\"}]", "is one JSON array"},
   };
   for (const auto& [bytes, message] : files)
     EXPECT_THAT(FormOfFile(bytes), HasSubstr(message)) << bytes.substr(0, 60);
@@ -107,29 +108,32 @@ TEST(InputForm, OtherFormsAreNamedWithARemedy) {
 
 TEST(InputForm, AFileWithALineThatMayBeARequestIsOneOfLines) {
   const std::string line = std::string(kRequest) + "\n";
-  for (const std::string& bytes : std::vector<std::string>{"",
-                                                           "\n \n",
-                                                           line,
-                                                           "this is no request\n" + line,
-                                                           line + "a,b\n",
-                                                           "a,b\n" + line,
-                                                           "[\"a\"]\n" + line,
-                                                           "[\n" + line,
-                                                           "[1,\n" + line + line,
-                                                           "{\n" + line,
-                                                           "{\"prompt\":\n\"a\"}\n" + line,
-                                                           "{\"prompt\":\"a\",\"max_to",
-                                                           "nonsense\n{\n",
-                                                           "\xFF\xFE\n" + line,
-                                                           "PAR1\n" + line,
-                                                           "PAR1\x01\n"s + line,
-                                                           "17\n18\n",
-                                                           "\"a\"\n",
-                                                           "{'prompt': 'a'}\n" + line,
-                                                           "\0\0\n"s + line,
-                                                           "GGUF\x03\n"s + line,
-                                                           std::string(257, ' ') + "ustar\n" + line,
-                                                           "version https://x\n" + line})
+  for (const std::string& bytes :
+       std::vector<std::string>{"",
+                                "\n \n",
+                                line,
+                                "this is no request\n" + line,
+                                line + "a,b\n",
+                                "a,b\n" + line,
+                                "[\"a\"]\n" + line,
+                                "[\n" + line,
+                                "[1,\n" + line + line,
+                                "{\n" + line,
+                                "{\"prompt\":\n\"a\"}\n" + line,
+                                "{\"prompt\":\"a\",\"max_to",
+                                "nonsense\n{\n",
+                                "\xFF\xFE\n" + line,
+                                "PAR1\n" + line,
+                                "PAR1\x01\n"s + line,
+                                "17\n18\n",
+                                "\"a\"\n",
+                                "{'prompt': 'a'}\n" + line,
+                                "\0\0\n"s + line,
+                                "GGUF\x03\n"s + line,
+                                std::string(8, '\0') + line + line,
+                                "version https://git-lfs.github.com/spec/v1\n" + line,
+                                std::string(257, ' ') + "ustar\n" + line,
+                                "version https://x\n" + line})
     EXPECT_EQ(FormOfFile(bytes), "lines") << bytes;
 }
 

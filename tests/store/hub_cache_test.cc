@@ -100,8 +100,14 @@ TEST_F(HubCacheTest, NamesThatSayMoreMeanTheSame) {
     absent.replace(absent.find("me/tales"), 8, "me/absent");
     ExpectError(ErrorCode::kModelMissing, "run hf download me/absent first", [&] { Open(absent); });
   }
-  ExpectError(ErrorCode::kModelMissing, "hf download me/tales --revision v2 first, and give",
-              [] { Open("me/tales@v2"); });
+  EXPECT_EQ(PlaceOfModel("me/tales@abc123").folder, root_ / "snapshots" / "abc123");
+  for (const char* revision : {"v2", "refs/pr/1"}) {
+    const std::string name = std::string("me/tales@") + revision;
+    EXPECT_FALSE(FindReferenced(name)) << name;
+    ExpectError(ErrorCode::kModelMissing,
+                std::string("hf download me/tales --revision ") + revision + " first, and give",
+                [&] { Open(name); });
+  }
 }
 
 TEST_F(HubCacheTest, ALinkIntoAClearedCacheIsNamed) {
