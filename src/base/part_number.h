@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace spillway {
@@ -14,6 +15,14 @@ std::string PartNumber(int64_t number, int64_t count);
 // Path of a part, beside the whole's.
 std::filesystem::path NumberedPart(const std::filesystem::path& whole, int64_t number,
                                    int64_t count);
+
+struct NumberedName {
+  int64_t number = 0;
+  int64_t count = 0;
+};
+
+// What a part's name says; nullopt: it ends in no such numbers. They may be any of five digits.
+std::optional<NumberedName> PartNumberOf(const std::filesystem::path& part);
 
 // Path of the whole whose part this is. Requires: its name, less the extension, ends in
 // PartNumber(number, count).

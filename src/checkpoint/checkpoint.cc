@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/part_number.h"
 #include "src/checkpoint/file_checkpoint.h"
 #include "src/checkpoint/model_folder.h"
 #include "src/checkpoint/numpy_folder.h"
@@ -30,14 +31,10 @@ std::unique_ptr<Checkpoint> OneFile(WeightsFile shard) {
 
 // The index that a shard (NAME-00001-of-00002.EXTENSION) is read by; empty: it is no shard.
 std::string IndexOfShard(const std::filesystem::path& file) {
-  constexpr std::string_view kPart = "-00001-of-00002";
-  const std::string extension = file.extension().string();
-  const std::string stem = file.stem().string();
-  if ((extension != ".safetensors" && extension != ".bin") || stem.size() <= kPart.size())
-    return {};
-  const std::size_t part = stem.size() - kPart.size();
-  if (stem[part] != '-' || stem.substr(part + 6, 4) != kPart.substr(6, 4)) return {};
-  return stem.substr(0, part) + extension + ".index.json";
+  const bool holds_weights = file.extension() == ".safetensors" || file.extension() == ".bin";
+  const std::optional<NumberedName> part = PartNumberOf(file);
+  if (!holds_weights || !part) return {};
+  return WholeOfPart(file, part->number, part->count).string() + ".index.json";
 }
 
 [[noreturn]] void ThrowNoWeights(const ModelFolder& folder) {

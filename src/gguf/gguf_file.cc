@@ -13,6 +13,7 @@
 
 #include "spillway/error.h"
 #include "spillway/round.h"
+#include "src/base/part_number.h"
 #include "src/checkpoint/file_kind.h"
 #include "src/checkpoint/model_folder.h"
 #include "src/gguf/gguf_head.h"
@@ -97,13 +98,8 @@ bool BeginsAsOne(const std::filesystem::path& path) {
 // A file that a model of text is read with, but is not given by: a part behind the first, or what
 // llama.cpp turns images into rows with.
 bool IsBesideModel(const std::filesystem::path& path) {
-  constexpr std::string_view kPart = "-00001-of-00001";
-  const std::string stem = path.stem().string();
-  if (stem.starts_with("mmproj")) return true;
-  if (stem.size() < kPart.size()) return false;
-  const std::string_view part = std::string_view(stem).substr(stem.size() - kPart.size());
-  return part.front() == '-' && part.substr(6, 4) == kPart.substr(6, 4) &&
-         part.substr(1, 5) != kPart.substr(1, 5);
+  const std::optional<NumberedName> part = PartNumberOf(path);
+  return path.filename().string().starts_with("mmproj") || (part && part->number != 1);
 }
 
 // Names of the models in a folder, sorted.

@@ -303,7 +303,7 @@ MaybeForm OtherThanJsonLines(const InputHead& head, const std::string& name) {
 
 }  // namespace
 
-InputForm FormOf(const std::filesystem::path& path) {
+std::string UnpackedExtension(const std::filesystem::path& path) {
   const auto extension_of = [](const std::filesystem::path& file) {
     std::string extension = file.extension().string();
     std::ranges::transform(extension, extension.begin(),
@@ -312,8 +312,11 @@ InputForm FormOf(const std::filesystem::path& path) {
   };
   const std::string outer = extension_of(path);
   const bool packed = outer == ".gz" || outer == ".zst" || outer == ".zstd";
-  const std::string extension = packed ? extension_of(path.stem()) : outer;
-  return extension == ".txt" ? InputForm::kPlainLines : InputForm::kJsonLines;
+  return packed ? extension_of(path.stem()) : outer;
+}
+
+InputForm FormOf(const std::filesystem::path& path) {
+  return UnpackedExtension(path) == ".txt" ? InputForm::kPlainLines : InputForm::kJsonLines;
 }
 
 void RefuseOtherForm(const InputHead& head, InputForm form, const std::string& name) {

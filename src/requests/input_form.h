@@ -11,6 +11,9 @@ namespace spillway {
 
 enum class InputForm { kJsonLines, kPlainLines };
 
+// ".txt" of "in.TXT.gz": in small letters, and of what is packed in it.
+std::string UnpackedExtension(const std::filesystem::path& path);
+
 // ".txt" in any case, a ".gz" or ".zst" behind it passed over: one prompt a line.
 InputForm FormOf(const std::filesystem::path& path);
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -242,14 +241,9 @@ std::string AnswersText(const LineCounts& counts) {
 }
 
 // Tells by the name whether a file is meant as lines of JSON, compressed or not.
-bool IsNamedAsLines(std::filesystem::path file) {
-  const auto extension_of = [&] {
-    std::string extension = file.extension().string();
-    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return extension;
-  };
-  if (extension_of() == ".gz" || extension_of() == ".zst") file.replace_extension();
-  return extension_of() == ".jsonl" || extension_of() == ".ndjson";
+bool IsNamedAsLines(const std::filesystem::path& file) {
+  const std::string extension = UnpackedExtension(file);
+  return extension == ".jsonl" || extension == ".ndjson";
 }
 
 }  // namespace

@@ -28,18 +28,8 @@ bool TakeDigits(std::string_view text, int64_t& value) {
 
 // "out-00007-of-00032.jsonl"
 Shard ShardOfName(const Path& path) {
-  constexpr std::size_t kDigits = 5;
-  constexpr std::string_view kOf = "-of-";
-  const std::string stem = path.stem().string();
-  Shard shard;
-  const std::size_t size = 1 + kDigits + kOf.size() + kDigits;
-  if (stem.size() > size) {
-    const std::string_view tail = std::string_view(stem).substr(stem.size() - size);
-    const bool fits = tail[0] == '-' && tail.substr(1 + kDigits, kOf.size()) == kOf &&
-                      TakeDigits(tail.substr(1, kDigits), shard.index) &&
-                      TakeDigits(tail.substr(size - kDigits), shard.count);
-    if (fits && shard.count > 0 && shard.index >= 0 && shard.index <= shard.count) return shard;
-  }
+  const std::optional<NumberedName> name = PartNumberOf(path);
+  if (name && name->count > 0 && name->number <= name->count) return {name->number, name->count};
   Refuse(path, "is no shard's output, OUT-0000K-of-0000N.jsonl");
 }
 
