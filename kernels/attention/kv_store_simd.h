@@ -8,6 +8,10 @@
 namespace spillway::kernels {
 namespace {
 
+// Heads from the one that is stored to the one whose place is fetched meanwhile: a decode step
+// stores a token of each head, in lines that no cache has.
+constexpr int64_t kStoreAhead = 4;
+
 // One token's K, or V.
 template <DType kKv>
 void StoreToken(const float* x, int64_t head_dim, std::byte* to) {
@@ -38,6 +42,11 @@ struct NewTokens {
       std::byte* run = first_run + slot / block_slots * task.block_bytes;
       std::byte* to = run + in_block * code_bytes;
       const float* x = from + token * task.args->qkv_stride;
+      if (row.num_new == 1 && task.kv_head + kStoreAhead < task.args->num_kv_heads) {
+        const std::byte* ahead = run + kStoreAhead * block_slots * KvTokenBytes(head_dim, kBits);
+        __builtin_prefetch(ahead + in_block * code_bytes, 1, 2);
+        if (kBits < 16) __builtin_prefetch(ahead + block_slots * code_bytes + in_block * 4, 1, 2);
+      }
       if constexpr (kBits < 16) {
         EncodeToken<kBits>(x, head_dim, to, run + block_slots * code_bytes + in_block * 4);
       } else {

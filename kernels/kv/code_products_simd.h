@@ -16,10 +16,9 @@ namespace {
 // Numbers of 16 bits, in their order.
 struct ShortNumbers {
   static void StoreNumbers(const float (&from)[kKvGroup], float* numbers) {
-    int16_t shorts[kKvGroup];
-    for (int64_t i = 0; i < kKvGroup; ++i)
-      shorts[i] = static_cast<int16_t>(static_cast<int32_t>(from[i]));
-    __builtin_memcpy(numbers, shorts, sizeof(shorts));
+    auto* shorts = reinterpret_cast<std::byte*>(numbers);
+    for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes)
+      Simd::StoreShorts(shorts + 2 * i, Simd::Load(from + i));
   }
 };
 
@@ -34,13 +33,14 @@ class CodeProducts {
       : upper_(_mm512_loadu_si512(numbers)), lower_(_mm512_loadu_si512(numbers + 16)) {}
 
   static void StoreNumbers(const float (&from)[kKvGroup], float* numbers) {
-    int8_t bytes[2][kKvGroup];
-    for (int64_t i = 0; i < kKvGroup; ++i) {
-      const auto number = static_cast<int32_t>(from[i]);
-      bytes[0][i] = static_cast<int8_t>((number + 128) >> 8);
-      bytes[1][i] = static_cast<int8_t>(number & 255);
+    auto* upper = reinterpret_cast<std::byte*>(numbers);
+    for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
+      const __m512i words = _mm512_cvtps_epi32(Simd::Load(from + i));
+      const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(words, _mm512_set1_epi32(128)), 8);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(upper + i), _mm512_cvtepi32_epi8(high));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(upper + kKvGroup + i),
+                       _mm512_cvtepi32_epi8(words));
     }
-    __builtin_memcpy(numbers, bytes, sizeof(bytes));
   }
 
   // Words whose sum is codes . numbers.

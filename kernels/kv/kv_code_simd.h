@@ -4,6 +4,7 @@
 
 #include "kernels/convert/convert.h"
 #include "kernels/kv/kv_code.h"
+#include "kernels/kv/kv_range.h"
 #include "kernels/simd/simd.h"
 
 namespace spillway::kernels {
@@ -13,19 +14,26 @@ constexpr int64_t kGroupVectors = kKvGroup / Simd::kLanes;
 
 constexpr int64_t GroupCodeBytes(int bits) { return kKvGroup * bits / 8; }
 
-// Stores a group's codes, one in each element of `code`, where kernels/kv/kv_code.h says.
+// Stores a group's codes, which are whole numbers, where kernels/kv/kv_code.h says.
 template <int kBits>
-void PackCodes(const uint8_t (&code)[kKvGroup], int64_t size, uint8_t* to) {
-  if constexpr (kBits == 8) {
-    __builtin_memcpy(to, code, static_cast<size_t>((size + 3) / 4 * 4));
-  } else if (size == kKvGroup) {
-    for (int64_t i = 0; i < 16; ++i) {
-      to[2 * i] = static_cast<uint8_t>(code[i] | code[16 + i] << 4);
-      to[2 * i + 1] = static_cast<uint8_t>(code[32 + i] | code[48 + i] << 4);
+void PackCodes(const float (&code)[kKvGroup], int64_t size, uint8_t* to) {
+  if (kBits == 4 && size == kKvGroup) {
+    for (int64_t i = 0; i < 16; i += Simd::kLanes) {
+      Simd::F word =
+          Simd::Fma(Simd::Load(code + 48 + i), Simd::Set(16.0F), Simd::Load(code + 32 + i));
+      word = Simd::Fma(word, Simd::Set(16.0F), Simd::Load(code + 16 + i));
+      Simd::StoreShorts(to + 2 * i, Simd::Fma(word, Simd::Set(16.0F), Simd::Load(code + i)));
     }
+    return;
+  }
+  uint8_t bytes[kKvGroup];
+  for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes)
+    Simd::StoreBytes(bytes + i, Simd::Load(code + i));
+  if constexpr (kBits == 8) {
+    __builtin_memcpy(to, bytes, static_cast<size_t>((size + 3) / 4 * 4));
   } else {
     for (int64_t i = 0; i < (size + 7) / 8 * 4; ++i)
-      to[i] = static_cast<uint8_t>(code[2 * i] | code[2 * i + 1] << 4);
+      to[i] = static_cast<uint8_t>(bytes[2 * i] | bytes[2 * i + 1] << 4);
   }
 }
 
@@ -40,25 +48,72 @@ inline KvRange RangeOf(const float (&x)[kKvGroup], int bits) {
     bad = Simd::Fma(v, Simd::Zero(), bad);
   }
   const float sum = Simd::Sum(bad);
-  if (sum != sum) return KvRangeOf(sum, sum, bits);
-  return KvRangeOf(-Simd::MaxOf(lowest), Simd::MaxOf(highest), bits);
+  if (sum != sum) return KvRanges<Simd>::Of(sum, sum, bits);
+  return KvRanges<Simd>::Of(-Simd::MaxOf(lowest), Simd::MaxOf(highest), bits);
 }
 
-// Finds the codes of x, which is overwritten. Requires: range.scale is not 0. Divides, where a
-// reciprocal would do for all but a few: the codes are then the same for every instruction set.
-inline void FindCodes(const KvRange& range, int bits, float (&x)[kKvGroup],
-                      uint8_t (&code)[kKvGroup]) {
-  const Simd::F min = Simd::Set(HalfToFloat(range.min));
-  const Simd::F scale = Simd::Set(HalfToFloat(range.scale));
+// Codes of a group's elements, whole numbers, by their distances from the min, to `code`.
+// Requires: scale is not 0.
+struct GroupCodes {
+  const float (&distance)[kKvGroup];
+  float scale;
+  float steps;
+
+  Simd::F Clamped(Simd::F whole) const {
+    return Simd::Min(Simd::Set(steps), Simd::Max(Simd::Zero(), whole));
+  }
+  // By the reciprocal. False: a quotient may be so close to a half that division rounds it to
+  // another number. Both differ from the exact one by 2^-23 of it, which is 256 at most.
+  bool Multiply(float (&code)[kKvGroup]) const {
+    const Simd::F inverse = Simd::Set(1.0F / scale);
+    Simd::F farthest = Simd::Zero();
+    for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
+      const Simd::F quotient = Simd::Mul(Simd::Load(distance + i), inverse);
+      const Simd::F whole = Simd::Round(quotient);
+      farthest = Simd::Max(farthest, Simd::Abs(Simd::Sub(quotient, whole)));
+      Simd::Store(code + i, Clamped(whole));
+    }
+    return Simd::Bits(Simd::Less(Simd::Set(0.4999F), farthest)) == 0;
+  }
+  void Divide(float (&code)[kKvGroup]) const {
+    for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
+      const Simd::F quotient = Simd::Div(Simd::Load(distance + i), Simd::Set(scale));
+      Simd::Store(code + i, Clamped(Simd::Round(quotient)));
+    }
+  }
+};
+
+// Requires: range.scale is not 0.
+inline void FindCodes(const KvRange& range, int bits, const float (&x)[kKvGroup],
+                      float (&code)[kKvGroup]) {
+  const Simd::F min = Simd::Set(Simd::OfHalf(range.min));
   const Simd::F largest = Simd::Set(65504.0F);
   const Simd::F least = Simd::Set(-65504.0F);
-  const Simd::F steps = Simd::Set(static_cast<float>(KvSteps(bits)));
+  float distance[kKvGroup];
   for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
     const Simd::F v = Simd::Min(largest, Simd::Max(least, Simd::Load(x + i)));
-    const Simd::F quotient = Simd::Div(Simd::Sub(v, min), scale);
-    Simd::Store(x + i, Simd::Min(steps, Simd::Max(Simd::Zero(), Simd::Round(quotient))));
+    Simd::Store(distance + i, Simd::Sub(v, min));
   }
-  for (int64_t i = 0; i < kKvGroup; ++i) code[i] = static_cast<uint8_t>(static_cast<int32_t>(x[i]));
+  const GroupCodes codes = {distance, Simd::OfHalf(range.scale), static_cast<float>(KvSteps(bits))};
+  if (!codes.Multiply(code)) codes.Divide(code);
+}
+
+// Sum of a group's elements, in the order of KvSum: lanes of 16 side by side, then their halves.
+inline float GroupSum(const float* x, int64_t size) {
+  Simd::F sums[16 / Simd::kLanes];
+  for (Simd::F& sum : sums) sum = Simd::Zero();
+  int64_t at = 0;
+  for (; at + 16 <= size; at += 16) {
+    for (int64_t v = 0; v < 16 / Simd::kLanes; ++v)
+      sums[v] = Simd::Add(sums[v], Simd::Load(x + at + v * Simd::kLanes));
+  }
+  for (int64_t v = 0; at < size; ++v, at += Simd::kLanes)
+    sums[v] = Simd::Add(sums[v], Simd::LoadPart(x + at, MinOf(Simd::kLanes, size - at)));
+#pragma GCC unroll 2
+  for (int64_t half = 8 / Simd::kLanes; half > 0; half /= 2) {
+    for (int64_t v = 0; v < half; ++v) sums[v] = Simd::Add(sums[v], sums[v + half]);
+  }
+  return Simd::Sum(sums[0]);
 }
 
 // One group of at most 64 elements.
@@ -66,20 +121,19 @@ template <int kBits>
 void EncodeGroup(const float* from, int64_t size, uint8_t* codes, uint16_t* range_to) {
   float x[kKvGroup];
   if (size == kKvGroup) {
-    __builtin_memcpy(x, from, sizeof(x));
+    for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) Simd::Store(x + i, Simd::Load(from + i));
   } else {  // behind the group's end its first element, which changes no range
     for (int64_t i = 0; i < kKvGroup; ++i) x[i] = from[i < size ? i : 0];
   }
   const KvRange range = RangeOf(x, kBits);
   range_to[0] = range.min;
   range_to[1] = range.scale;
-  uint8_t code[kKvGroup] = {};
+  float code[kKvGroup] = {};
   if (range.scale != 0) {
     FindCodes(range, kBits, x, code);
     for (int64_t i = size; i < kKvGroup; ++i) code[i] = 0;
-    int32_t sum_of_codes = 0;
-    for (const uint8_t of_one : code) sum_of_codes += of_one;
-    range_to[0] = KvMovedMin(range, KvSum(from, size), sum_of_codes, size);
+    const auto sum_of_codes = static_cast<int64_t>(GroupSum(code, kKvGroup));  // exact
+    range_to[0] = KvRanges<Simd>::MovedMin(range, GroupSum(from, size), sum_of_codes, size);
   }
   PackCodes<kBits>(code, size, codes);
 }

@@ -166,6 +166,20 @@ struct Simd {
   }
   static void StoreBf16Part(uint16_t* p, F v, int64_t n) { StorePart16(p, ToBf16(v), n); }
 
+  // The low 8 bits of whole numbers, and the low 16.
+  static void StoreBytes(void* p, F whole) {
+    const __m256i low = _mm256_and_si256(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(255));
+    const __m128i shorts = PackShorts(low);
+    _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packus_epi16(shorts, shorts));
+  }
+  static void StoreShorts(void* p, F whole) {
+    const __m256i low = _mm256_and_si256(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(0xFFFF));
+    _mm_storeu_si128(static_cast<__m128i*>(p), PackShorts(low));
+  }
+  // One fp16 number.
+  static float OfHalf(uint16_t half) { return _cvtsh_ss(half); }
+  static uint16_t HalfOf(float value) { return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+
   static F Add(F a, F b) { return _mm256_add_ps(a, b); }
   static F Sub(F a, F b) { return _mm256_sub_ps(a, b); }
   static F Mul(F a, F b) { return _mm256_mul_ps(a, b); }
@@ -266,6 +280,10 @@ struct Simd {
   }
   static F Bf16(__m128i bits) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+  // Words below 65536, to 16 bits each.
+  static __m128i PackShorts(__m256i words) {
+    return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   }
   static __m128i ToHalf(F v) { return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT); }
   static __m128i ToBf16(F v) {

@@ -172,6 +172,17 @@ struct Simd {
     _mm256_mask_storeu_epi16(p, Mask(n), ToBf16(v));
   }
 
+  // The low 8 bits of whole numbers, and the low 16.
+  static void StoreBytes(void* p, F whole) {
+    _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(whole)));
+  }
+  static void StoreShorts(void* p, F whole) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(whole)));
+  }
+  // One fp16 number.
+  static float OfHalf(uint16_t half) { return _cvtsh_ss(half); }
+  static uint16_t HalfOf(float value) { return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+
   static F Add(F a, F b) { return _mm512_add_ps(a, b); }
   static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
   static F Mul(F a, F b) { return _mm512_mul_ps(a, b); }

@@ -144,6 +144,23 @@ struct Simd {
   static void StoreBf16(uint16_t* p, F v) { Narrow(p, ToBf16(v), kLanes); }
   static void StoreBf16Part(uint16_t* p, F v, int64_t n) { Narrow(p, ToBf16(v), n); }
 
+  // The low 8 bits of whole numbers, and the low 16.
+  static void StoreBytes(void* p, F whole) {
+    uint8_t bytes[kLanes];
+    for (int i = 0; i < kLanes; ++i)
+      bytes[i] = static_cast<uint8_t>(static_cast<int32_t>(whole[i]));
+    __builtin_memcpy(p, bytes, sizeof(bytes));
+  }
+  static void StoreShorts(void* p, F whole) {
+    uint16_t shorts[kLanes];
+    for (int i = 0; i < kLanes; ++i)
+      shorts[i] = static_cast<uint16_t>(static_cast<int32_t>(whole[i]));
+    __builtin_memcpy(p, shorts, sizeof(shorts));
+  }
+  // One fp16 number.
+  static float OfHalf(uint16_t half) { return FromHalf(U{half, 0, 0, 0})[0]; }
+  static uint16_t HalfOf(float value) { return static_cast<uint16_t>(ToHalf(Set(value))[0]); }
+
   static F Add(F a, F b) { return a + b; }
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }

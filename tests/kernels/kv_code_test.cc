@@ -187,6 +187,22 @@ TEST_P(KvCodeTest, WhatFp16CannotHoldMakesItsGroupNan) {
   }
 }
 
+// A group whose elements lie between two codes, or an ulp beside: where a reciprocal rounds to one
+// code and division to the other.
+std::vector<float> HalvesOfCodes(uint32_t seed, int bits) {
+  const std::vector<float> ends = RandomFloats(2, seed, seed % 2 == 0 ? 1.0F : 1e-4F);
+  const KvRange range = KvRangeOf(std::min(ends[0], ends[1]), std::max(ends[0], ends[1]), bits);
+  std::vector<float> x(64);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto code = static_cast<float>((i * 37 + seed) % static_cast<size_t>(KvSteps(bits)));
+    const float half = std::fma(HalfToFloat(range.scale), code + 0.5F, HalfToFloat(range.min));
+    x[i] = std::nextafter(half, i % 3 == 0 ? half : i % 3 == 1 ? -HUGE_VALF : HUGE_VALF);
+  }
+  x[0] = std::min(ends[0], ends[1]);
+  x[1] = std::max(ends[0], ends[1]);
+  return x;
+}
+
 class KvCodeIsaTest : public testing::TestWithParam<IsaAndKv> {};
 
 INSTANTIATE_TEST_SUITE_P(All, KvCodeIsaTest, testing::ValuesIn(AllKvCases()), KvParamName);
@@ -214,6 +230,15 @@ TEST_P(KvCodeIsaTest, StoresTheOraclesBytes) {
       ASSERT_EQ(ours.codes, expected.codes) << "dim " << dim << ", from " << x[0];
       ASSERT_EQ(ours.ranges, expected.ranges) << "dim " << dim << ", from " << x[0];
     }
+  }
+}
+
+TEST_P(KvCodeIsaTest, HalvesRoundAsDivisionHasThem) {
+  const int bits = GetParam().kv.bits.key;
+  if (GetParam().kv.bits != KvBits(bits) || bits == 16) return;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    const std::vector<float> x = HalvesOfCodes(seed, bits);
+    ASSERT_EQ(StoreBy(GetParam().isa, x, bits).codes, StoreRef(x, bits).codes) << "seed " << seed;
   }
 }
 
