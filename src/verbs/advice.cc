@@ -72,6 +72,39 @@ std::optional<Change> TwiceTheMemory(const Setting& setting, const PlannedRun& p
   return change;
 }
 
+// The plan with the change; nullopt where it does not fit.
+std::optional<Plan> PlanWith(const Change& change, const Setting& setting, const Workload& work) {
+  try {
+    const Model model = MakeModel(change.shape);
+    const Policy policy = PolicyFor(change.config, model, change.machine, work, setting.needs);
+    return MakePlan(model, change.machine, work, policy, setting.needs);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Weights of so many bits; nothing where they have no more, or cannot be changed.
+std::optional<Change> WeightBits(const Setting& setting, int bits) {
+  const ModelShape& shape = setting.model.shape;
+  const bool is_fixed = HoldsPublishedCodes(shape) || !setting.model.store.empty();
+  if (is_fixed || shape.weight_bits <= bits) return std::nullopt;
+  Change change = {fmt::format("--weight-bits {} (other answers)", bits), setting.config,
+                   setting.machine, shape};
+  change.config.weight_bits = change.shape.weight_bits = bits;
+  return change;
+}
+
+// Weights of 8 bits; of 4, where some of 8 would still lie on the disk and of 4 none.
+std::optional<Change> FewerWeightBits(const Setting& setting, const Workload& work) {
+  std::optional<Change> eight = WeightBits(setting, 8);
+  std::optional<Change> four = WeightBits(setting, 4);
+  const auto is_off_disk = [&](const std::optional<Change>& change) {
+    const std::optional<Plan> plan = change ? PlanWith(*change, setting, work) : std::nullopt;
+    return plan && plan->weight_bytes[Tier::kDisk] == 0;
+  };
+  return !is_off_disk(eight) && is_off_disk(four) ? four : eight;
+}
+
 std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned) {
   const Change as_is = {"", setting.config, setting.machine, setting.model.shape};
   std::vector<Change> changes;
@@ -84,12 +117,7 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
     rates.link_bytes_per_s[Link::kDiskWrite] *= 2.0;
     rates.store_bytes_per_s *= 2.0;
   }
-  const bool in_16_bits = as_is.shape.weight_bits == 16 && !HoldsPublishedCodes(as_is.shape);
-  if (in_16_bits && setting.model.store.empty()) {
-    Change& change = changes.emplace_back(as_is);
-    change.name = "--weight-bits 8 (other answers)";
-    change.config.weight_bits = change.shape.weight_bits = 8;
-  }
+  if (auto fewer = FewerWeightBits(setting, planned.work)) changes.push_back(std::move(*fewer));
   if (!as_is.config.kv_bits && !as_is.config.kv_dtype) {
     Change& change = changes.emplace_back(as_is);
     change.name = "--kv-bits 8,4 (other answers)";
@@ -103,17 +131,6 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
     change.config.percent = std::nullopt;
   }
   return changes;
-}
-
-// The plan with the change; nullopt where it does not fit.
-std::optional<Plan> PlanWith(const Change& change, const Setting& setting, const Workload& work) {
-  try {
-    const Model model = MakeModel(change.shape);
-    const Policy policy = PolicyFor(change.config, model, change.machine, work, setting.needs);
-    return MakePlan(model, change.machine, work, policy, setting.needs);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
 }
 
 std::string TimeAdvice(const Setting& setting, const PlannedRun& planned,
@@ -131,7 +148,8 @@ std::string TimeAdvice(const Setting& setting, const PlannedRun& planned,
   const std::string text = fmt::format("bound by {}", BoundText(predicted.bound_by));
   if (best.empty())
     return text +
-           "; more memory, a faster disk, weights of 8 bits or KV of 8,4 would each save less than "
+           "; more memory, a faster disk, weights of fewer bits or KV of 8,4 would each save less "
+           "than "
            "a tenth\n";
   return text + fmt::format("; most would help {}: {} in place of {}\n", best, DurationText(best_s),
                             DurationText(predicted.total_s()));
@@ -147,17 +165,27 @@ double WeightBytesRead(const Plan& plan, const Workload& work) {
   return passes * static_cast<double>(blocks) * static_cast<double>(plan.weight_bytes[Tier::kDisk]);
 }
 
+// "; with --cpu-memory 16384MiB: none"; empty where the change would spare few of `bytes`.
+std::string FewerReadsText(const std::optional<Change>& change, const Setting& setting,
+                           const Workload& work, double bytes) {
+  const std::optional<Plan> plan = change ? PlanWith(*change, setting, work) : std::nullopt;
+  if (!plan) return "";
+  const double fewer = WeightBytesRead(*plan, work);
+  if (fewer > kManyReadsFrac * bytes) return "";
+  return fmt::format("; with {}: {}", change->name,
+                     fewer == 0.0 ? "none" : SizeText(static_cast<int64_t>(fewer)));
+}
+
 std::string ReadAdvice(const Setting& setting, const PlannedRun& planned) {
   const double bytes = WeightBytesRead(planned.plan, planned.work);
   if (bytes == 0.0) return "";
-  const std::optional<Change> change = TwiceTheMemory(setting, planned);
-  const std::optional<Plan> plan = change ? PlanWith(*change, setting, planned.work) : std::nullopt;
-  if (!plan) return "";
-  const double fewer = WeightBytesRead(*plan, planned.work);
-  if (fewer > kManyReadsFrac * bytes) return "";
-  return fmt::format("weights are read from the disk again and again, {} in all; with {} {}\n",
-                     SizeText(static_cast<int64_t>(bytes)), change->name,
-                     fewer == 0.0 ? "none are" : SizeText(static_cast<int64_t>(fewer)));
+  std::string ways;
+  for (const auto& change :
+       {TwiceTheMemory(setting, planned), FewerWeightBits(setting, planned.work)})
+    ways += FewerReadsText(change, setting, planned.work, bytes);
+  if (ways.empty()) return "";
+  return fmt::format("weights are read from the disk again and again, {} in all{}\n",
+                     SizeText(static_cast<int64_t>(bytes)), ways);
 }
 
 }  // namespace

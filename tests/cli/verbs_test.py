@@ -221,7 +221,9 @@ class Plan(harness.VerbTest):
         words = ["--model", "opt-125m", "--prompt-len", 16, "--gen-len", 28, "--num-requests", 64]
         text = self.run_verb("plan", *words, "--cpu-memory", "110MiB").stdout.decode()
         self.assertRegex(text, r"\nweights are read from the disk again and again, [\d.]+ GiB in all; "
-                               r"with --cpu-memory 220MiB [^\n]+\n$")
+                               r"with --cpu-memory 220MiB: [\d.]+ GiB; with --weight-bits 4 \(other answers\): none\n$")
+        fewer = self.run_verb("plan", *words, "--cpu-memory", "110MiB", "--weight-bits", 4).stdout.decode()
+        self.assertNotIn("again and again", fewer)
         self.assertNotIn("again and again", self.run_verb("plan", *words, "--cpu-memory", "8GiB").stdout.decode())
 
     def test_a_built_in_shape_needs_no_weights(self):
