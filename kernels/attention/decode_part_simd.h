@@ -17,9 +17,8 @@ static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % 
 static_assert(kAttentionKeys % kStep == 0);
 
 // Largest group whose queries read a run in place, each for itself, unless it is keys of codes:
-// there a query that is alone. Those of a larger one share it: a copy widened to fp32, keys of
-// codes transposed, or values of codes in registers; so do all where keys are turned as they are
-// read, of keys.
+// there a query that is alone. Those of a larger one share it: keys widened to fp32, or of codes
+// transposed, and values in registers; so do all where keys are turned as they are read, of keys.
 constexpr int64_t kInPlaceQueries = 2;
 
 // A DecodeTask's sizes and scratch. A step's runs are visited one after the other: once for all

@@ -1,8 +1,7 @@
-// Queries of a group on one run of keys or values: some slots of one KV head, widened to fp32 once
-// for all of them, few enough to stay in the first-level cache, or values of codes, decoded in
-// registers. A query's result has the bits
-// that Dots and AddAllValues of token_runs_simd.h give. Private to attention_decode_simd.h:
-// compiled once per instruction set.
+// Queries of a group on one run of keys or values, some slots of one KV head: keys, widened to fp32
+// once for all of them, few enough to stay in the first-level cache; values, widened or decoded in
+// registers. A query's result has the bits that Dots and AddAllValues of token_runs_simd.h give.
+// Private to attention_decode_simd.h: compiled once per instruction set.
 #pragma once
 
 #include "kernels/attention/attention_block_simd.h"
@@ -115,6 +114,59 @@ void MulCodedValues(const CodedBlock<kBits>& values, const ValueArgs& args) {
   }
 }
 
+// Values of 16 bits of one KV head: the tokens of some slots, in KV blocks of kBlockSlots.
+template <DType kKv, int64_t kBlockSlots, int64_t kDim>
+struct ValueRun {
+  const std::byte* first;
+  int64_t block_bytes;  // from KV block to KV block
+  int64_t head_dim;
+
+  int64_t dim() const { return kDim > 0 ? kDim : head_dim; }
+  const std::byte* Token(int64_t slot) const {
+    return first + slot / kBlockSlots * block_bytes + slot % kBlockSlots * 2 * dim();
+  }
+};
+
+// Adds kV registers of the values from element d, or the `part` lanes of one that exist, for kQ
+// queries.
+template <int kQ, int kV, bool kPart, DType kKv, int64_t kBlockSlots, int64_t kDim>
+inline __attribute__((always_inline)) void MulRunValues(const ValueRun<kKv, kBlockSlots, kDim>& run,
+                                                        const ValueArgs& args, int64_t d,
+                                                        int64_t part, LinesAhead& ahead) {
+  static_assert(!kPart || kV == 1);
+  ValueSums<kQ, kV> sums(args, d);
+  for (int64_t slot = 0; slot < args.end; ++slot) {
+    ahead.FetchSome();
+    const std::byte* at = run.Token(slot);
+    Simd::F value[kV];
+    for (int v = 0; v < kV; ++v)
+      value[v] = kPart ? LoadPartAs<kKv>(at, d, part) : LoadAs<kKv>(at, d + v * kLanes);
+    sums.Add(args, slot, value);
+  }
+  sums.Store(args, d);
+}
+
+// All of head_dim. Values are widened in registers, so that none goes through memory.
+template <int kQ, DType kKv, int64_t kBlockSlots, int64_t kDim>
+void MulAllRunValues(const ValueRun<kKv, kBlockSlots, kDim>& run, const ValueArgs& args,
+                     LinesAhead& ahead) {
+  const int64_t dim = run.dim();
+  int64_t d = 0;
+  for (; d + kValueVectors * kLanes <= dim; d += kValueVectors * kLanes)
+    MulRunValues<kQ, kValueVectors, false>(run, args, d, 0, ahead);
+  for (; d + kLanes <= dim; d += kLanes) MulRunValues<kQ, 1, false>(run, args, d, 0, ahead);
+  if (d < dim) MulRunValues<kQ, 1, true>(run, args, d, dim - d, ahead);
+}
+
+// MulAllRunValues of `count` queries. Requires: 1 <= count <= kMost.
+template <int kMost, typename Run>
+void MulRunValuesOf(int64_t count, const Run& run, const ValueArgs& args, LinesAhead& ahead) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) return MulRunValuesOf<kMost - 1>(count, run, args, ahead);
+  }
+  MulAllRunValues<kMost>(run, args, ahead);
+}
+
 // MulCodedValues of `count` queries. Requires: 1 <= count <= kMost.
 template <int kBits, int kMost>
 void MulCodedValuesOf(int64_t count, const CodedBlock<kBits>& values, const ValueArgs& args) {
@@ -142,6 +194,14 @@ inline void AddSharedValues(const ValueArgs& args, int64_t group, int64_t padded
                             LinesAhead& ahead) {
   ForParts(args, group, ValueParts(group), [&](int64_t count, const ValueArgs& part) {
     MulValuesOf<kValueQueries>(count, part, padded_dim, ahead);
+  });
+}
+
+// The same of values of 16 bits in the cache: widened once for each part of the group.
+template <typename Run>
+void AddRunValues(const Run& run, const ValueArgs& args, int64_t group, LinesAhead& ahead) {
+  ForParts(args, group, ValueParts(group), [&](int64_t count, const ValueArgs& part) {
+    MulRunValuesOf<kValueQueries>(count, run, part, ahead);
   });
 }
 
