@@ -16,9 +16,9 @@ constexpr int64_t kStep = kDecodeStep;
 static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % kKvBlockSlots == 0);
 static_assert(kAttentionKeys % kStep == 0);
 
-// Largest group whose queries read a run in place, each for itself, unless it is keys of codes:
-// there a query that is alone. Those of a larger one share it: keys widened to fp32, or of codes
-// transposed, and values in registers; so do all where keys are turned as they are read, of keys.
+// Largest group whose queries read a run of 16 bits in place, each for itself; of codes a query
+// does that is alone. Those of a larger one share it: keys widened to fp32, or of codes transposed,
+// and values in registers. So do all, of keys, where these are turned as they are read.
 constexpr int64_t kInPlaceQueries = 2;
 
 // A DecodeTask's sizes and scratch. A step's runs are visited one after the other: once for all
@@ -136,8 +136,7 @@ struct DecodePart {
 template <typename Form, bool kValues, int64_t kDim>
 DecodePart<Form, kValues, kDim>::DecodePart(const DecodeFrame& frame)
     : of(frame),
-      shares(of.group > (kValues || kBits == 16 ? kInPlaceQueries : 1) ||
-             (!kValues && of.args.turns.exist())),
+      shares(of.group > (kBits == 16 ? kInPlaceQueries : 1) || (!kValues && of.args.turns.exist())),
       num_visits(shares ? of.num_heads : of.num_queries),
       code_bytes(KvCodeBytes(of.args.head_dim, kBits)),
       token_bytes(KvTokenBytes(of.args.head_dim, kBits)),
