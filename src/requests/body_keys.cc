@@ -23,7 +23,10 @@ std::vector<std::string_view> NearKeysOf(BodyForm form) {
   const auto add = [&](auto names) { keys.insert(keys.begin(), names.begin(), names.end()); };
   add(SamplingKeyNames());
   add(std::array<std::string_view, 5>{"prompt", "token_ids", "messages", "custom_id", kCutKey});
-  if (form == BodyForm::kChat) add(ChatKeyNames());
+  if (form == BodyForm::kChat) {
+    add(ChatKeyNames());
+    keys.push_back("top_logprobs");
+  }
   return keys;
 }
 

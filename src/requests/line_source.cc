@@ -19,6 +19,11 @@ constexpr char kEndMark = 0x1A;  // Control-Z
 
 }  // namespace
 
+uint32_t Line::Hash() const {
+  const auto place = static_cast<uint64_t>(number ^ (num_bytes << 40));
+  return static_cast<uint32_t>(XXH3_64bits_withSeed(text.data(), text.size(), place));
+}
+
 void LineSource::HashDeleter::operator()(XXH64_state_s* state) const { XXH64_freeState(state); }
 
 LineSource::LineSource(const std::filesystem::path& path, std::string name, int64_t max_line_bytes)

@@ -23,6 +23,9 @@ struct Line {
   int64_t num_bytes = 0;  // as it stands in the file, without the "\n"
   bool too_long = false;  // over the limit; its bytes were skipped up to the next line's
   bool blank = false;     // nothing but white space
+
+  // Hash of its place and bytes; of a line too long, of its length.
+  uint32_t Hash() const;
 };
 
 // First bytes of a file, behind its mark.

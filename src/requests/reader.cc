@@ -1,8 +1,11 @@
 #include "src/requests/reader.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
+#include "spillway/error.h"
 #include "src/requests/input_form.h"
 #include "src/requests/line_source.h"
 #include "src/requests/request_parser.h"
@@ -15,7 +18,20 @@ struct RequestReader::State {
   RequestParser parser;
   Shard shard;
 
-  bool IsWanted(const Line& line) const { return !line.blank && shard.Has(line.number); }
+  std::optional<std::vector<uint32_t>> expected;  // hashes of the wanted lines
+  std::size_t num_wanted = 0;                     // so far
+
+  // Counts it where it is wanted.
+  bool TakesWanted(const Line& line) {
+    if (line.blank || !shard.Has(line.number)) return false;
+    const std::size_t at = num_wanted++;
+    if (expected && (at >= expected->size() || (*expected)[at] != line.Hash())) {
+      throw Error(ErrorCode::kResume,
+                  fmt::format("line {} of {} is not what it was when the run began; put it back",
+                              line.number, Printable(name)));
+    }
+    return true;
+  }
 };
 
 RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
@@ -23,9 +39,13 @@ RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer&
     : state_(new State{InputName(path, options),
                        LineSource(path, InputName(path, options), options.max_line_bytes),
                        RequestParser(FormOf(InputName(path, options)), tokenizer, options),
-                       options.shard}) {}
+                       options.shard, std::nullopt}) {}
 
 RequestReader::~RequestReader() = default;
+
+void RequestReader::Expect(std::vector<uint32_t> line_hashes) {
+  state_->expected = std::move(line_hashes);
+}
 
 void RequestReader::CheckForm() {
   RefuseOtherForm(state_->lines.Head(), FormOf(state_->name), state_->name);
@@ -33,7 +53,7 @@ void RequestReader::CheckForm() {
 
 std::optional<RequestOrError> RequestReader::Next() {
   while (const std::optional<Line> line = state_->lines.Next()) {
-    if (state_->IsWanted(*line)) return state_->parser.Parse(*line).item;
+    if (state_->TakesWanted(*line)) return state_->parser.Parse(*line).item;
   }
   return std::nullopt;
 }
@@ -42,7 +62,7 @@ bool RequestReader::Skip(int64_t count) {
   while (count > 0) {
     const std::optional<Line> line = state_->lines.Next();
     if (!line) return false;
-    if (state_->IsWanted(*line)) --count;
+    if (state_->TakesWanted(*line)) --count;
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "src/requests/request_lines.h"
 #include "src/tokenizer/tokenizer.h"
@@ -22,6 +23,11 @@ class RequestReader {
   RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
                 const ReaderOptions& options);
   ~RequestReader();
+
+  // Expects the lines that an earlier reading found: the hash of each that Next gives, and no more
+  // lines. From here on Next and Skip throw, too: Error kResume, a line is another than it was,
+  // which is not given. Requires: no line has been read.
+  void Expect(std::vector<uint32_t> line_hashes);
 
   // Refuses a file of another form, as RefuseOtherForm. Requires: no line has been read.
   // Throws: Error kInput, kIo.

@@ -177,6 +177,7 @@ InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenize
       continue;
     }
     ++scan.num_lines;
+    scan.line_hashes.push_back(line->Hash());
     const ParsedLine parsed = input.Parse(*line);
     if (checks_ids) AddId(parsed.notes.custom_id, line->number, input, ids);
     passed.Add(line->number, parsed.notes.passed_over);

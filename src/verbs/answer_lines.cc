@@ -274,6 +274,7 @@ class AnswerStages final : public Stages {
     }
     writer_.SetRunFingerprint(scan_.hash);
     reader_.reset(new RequestReader(prompts_->Read()));
+    reader_->Expect(std::move(scan_.line_hashes));
     if (reader_->Skip(writer_.Begin(manifest))) return;
     throw Error(ErrorCode::kResume, "the input changed while it was read");
   }

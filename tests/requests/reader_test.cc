@@ -10,6 +10,7 @@
 
 #include "spillway/error.h"
 #include "src/requests/input_file.h"
+#include "src/requests/scan.h"
 #include "tests/requests/fake_tokenizer.h"
 #include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
@@ -280,6 +281,35 @@ TEST(RequestReader, RefusesFilesThatHaveNoLines) {
   EXPECT_THAT(open(folder.Write("file", "x") / "below"), HasSubstr("Not a directory"));
   RequestReader nothing("/dev/null", tokenizer, Options());
   EXPECT_EQ(nothing.Next(), std::nullopt);
+}
+
+// A run reads the input again, long after it was looked through.
+TEST(RequestReaderTest, ExpectedLinesAreThoseOfTheScan) {
+  const TemporaryFolder folder;
+  const FakeTokenizer tokenizer;
+  const std::string first = R"({"prompt":"a"})";
+  const std::string second = R"({"prompt":"b"})";
+  const auto path = folder.Write("in.jsonl", first + "\n\n" + second + "\n");
+  const std::vector<uint32_t> hashes = ScanInput(path, tokenizer, Options(), 2).line_hashes;
+  ASSERT_EQ(hashes.size(), 2u);
+  const auto texts_of = [&](const std::string& bytes) {
+    folder.Write("in.jsonl", bytes);
+    RequestReader reader(path, tokenizer, Options());
+    reader.Expect(hashes);
+    std::vector<std::string> texts;
+    try {
+      while (auto next = reader.Next()) texts.push_back(TextOf(std::get<Request>(*next)));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kResume);
+      EXPECT_THAT(error.what(), HasSubstr("is not what it was when the run began; put it back"));
+      texts.push_back("<changed>");
+    }
+    return texts;
+  };
+  EXPECT_THAT(texts_of(first + "\n\n" + second + "\n"), ElementsAre("a", "b"));
+  EXPECT_THAT(texts_of(first + "\n\n" + R"({"prompt":"c"})" + "\n"), ElementsAre("a", "<changed>"));
+  EXPECT_THAT(texts_of(first + "\n" + second + "\n"), ElementsAre("a", "<changed>"));  // moved
+  EXPECT_THAT(texts_of(first + "\n\n" + second + "\n" + first), ElementsAre("a", "b", "<changed>"));
 }
 
 }  // namespace
