@@ -31,9 +31,8 @@ std::unique_ptr<Checkpoint> OpenEither(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::string CheckpointContentKey(const Checkpoint& checkpoint, ModelShape shape, FileHashes& hashes,
-                                 const HashProgress& progress) {
-  shape.name.clear();
+std::string CheckpointContentKey(const Checkpoint& checkpoint, const ModelShape& shape,
+                                 FileHashes& hashes, const HashProgress& progress) {
   return HashDigits(
       TextHash("checkpoint\n" + ShapeText(shape) + "\n" + FilesText(checkpoint, hashes, progress)));
 }

@@ -16,8 +16,8 @@ namespace spillway {
 // Key of a store of these weights in the types that `shape` says; the shape's name does not count.
 // Reads all bytes of files that `hashes` does not know, and tells `progress` of them.
 // Throws (all below): Error kModelMissing, kSystemLimit, kIo, kCorrupt, kInterrupted.
-std::string CheckpointContentKey(const Checkpoint& checkpoint, ModelShape shape, FileHashes& hashes,
-                                 const HashProgress& progress = {});
+std::string CheckpointContentKey(const Checkpoint& checkpoint, const ModelShape& shape,
+                                 FileHashes& hashes, const HashProgress& progress = {});
 
 // Key of seeded random weights.
 std::string DummyContentKey(const ModelShape& shape, uint64_t seed);

@@ -240,6 +240,9 @@ StoreTable ParseStoreTable(std::string_view text) {
   return table;
 }
 
-std::string ShapeText(const ModelShape& shape) { return JsonText(ShapeToJson(shape)); }
+std::string ShapeText(ModelShape shape) {
+  shape.name.clear();
+  return JsonText(ShapeToJson(shape));
+}
 
 }  // namespace spillway

@@ -72,7 +72,7 @@ StoreTable ParseStoreTable(std::string_view text);
 // comma: "\"store\":{...}}".
 std::string SealStoreText(std::string_view body);
 
-// All fields of a shape as one line of JSON.
-std::string ShapeText(const ModelShape& shape);
+// All fields of a shape but its name, as one line of JSON: two folders may have the same weights.
+std::string ShapeText(ModelShape shape);
 
 }  // namespace spillway
