@@ -23,10 +23,11 @@ void ParseScore(const json& line, EarlierLine& found) {
 void ParseCompletion(const json& line, EarlierLine& found) {
   found.is_error = !line.at("error").is_null();
   if (found.is_error) return;
-  const json& choice = line.at("response").at("body").at("choices").at(0);
+  const json& body = line.at("response").at("body");
+  const json& choice = body.at("choices").at(0);
   found.is_empty = TextOf(choice).empty();
-  found.num_prompt_tokens =
-      line.at("response").at("body").at("usage").at("prompt_tokens").get<int64_t>();
+  found.num_prompt_tokens = body.at("usage").at("prompt_tokens").get<int64_t>();
+  found.model = body.at("model").get<std::string>();
   found.tokens = choice.at("token_ids").get<std::vector<TokenId>>();
 }
 

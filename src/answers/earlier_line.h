@@ -16,6 +16,7 @@ struct EarlierLine {
   std::string custom_id;
   bool is_error = false;
   bool is_empty = false;        // a completion without a text
+  std::string model;            // of a completion
   std::vector<TokenId> tokens;  // of a completion
   int64_t num_prompt_tokens = 0;
   ScoreTotals scores;  // of a score

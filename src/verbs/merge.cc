@@ -58,6 +58,7 @@ class Merge {
     } else {
       TakeByInput();
     }
+    WarnOfGaps();
     file_.Finish();
     report_.Write(MergedReport(totals_, shards_.count(), fingerprint_.Hex(), config_.report));
     PrintTo(TerminalOf(config_),
@@ -75,7 +76,35 @@ class Merge {
       throw Error(ErrorCode::kInput,
                   "scores do not say which line of the input they are of; give the job's --input");
     }
-    while (const std::optional<int64_t> number = shards_.NextNumber()) Add(*number);
+    int64_t due = 1;
+    while (const std::optional<int64_t> number = shards_.NextNumber()) {
+      if (*number > due && num_gaps_ == 0) first_gap_ = due;
+      num_gaps_ += *number - due;
+      due = *number + 1;
+      Add(*number);
+    }
+  }
+
+  // Only the input tells a blank line from an answer that was lost.
+  void WarnOfGaps() const {
+    if (num_gaps_ == 0) return;
+    PrintWarning(fmt::format(
+        "no shard has an answer to {} line{} of the input, the first line {}; {} blank there, or "
+        "cut off here: --input FILE tells",
+        num_gaps_, num_gaps_ == 1 ? "" : "s", first_gap_, num_gaps_ == 1 ? "it is" : "they are"));
+  }
+
+  // Names may differ where folders do: no fault, but worth a word.
+  void CompareModel(const std::string& model, const Path& path) {
+    if (model.empty() || model == model_ || warned_of_model_) return;
+    if (model_.empty()) {
+      model_ = model;
+      return;
+    }
+    warned_of_model_ = true;
+    PrintWarning(fmt::format("{}: its answers are of model \"{}\", others' of \"{}\"",
+                             Printable(path.string(), 160), Printable(model, 80),
+                             Printable(model_, 80)));
   }
 
   void TakeByInput() {
@@ -103,6 +132,7 @@ class Merge {
     try {
       const EarlierLine line = ParseEarlierLine(text, shards_.form());
       totals_.Add(line);
+      CompareModel(line.model, path);
       fingerprint_.Add(line.tokens);
       file_.Add(text);
       return line.custom_id;
@@ -119,6 +149,10 @@ class Merge {
   WholeOutput file_;
   MergedTotals totals_;
   TokenFingerprint fingerprint_;
+  int64_t num_gaps_ = 0;  // lines of the input that no shard answers
+  int64_t first_gap_ = 0;
+  std::string model_;  // of the first completion
+  bool warned_of_model_ = false;
 };
 
 }  // namespace

@@ -117,6 +117,8 @@ class Merging(ShardTest):
         self.assertRegex(text, r"out-00001-of-00003.jsonl: has no answer to line \d+ of the input")
         self.assertEqual(self.output.read_bytes(), self.whole)  # of the merge before
         self.assertFalse(self.output.with_name("out.jsonl.part").exists())
+        self.output.unlink()
+        self.assertRegex(self.merge(), r"no shard has an answer to \d+ lines? of the input, the first line \d+; ")
 
     def test_shards_counted_from_one(self):
         for shard in (1, 2):
