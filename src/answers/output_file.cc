@@ -115,8 +115,7 @@ Descriptor OutputFile::OpenExistingPart(int access) const {
   }
   Descriptor part = place_.Open(place_.part_name(), access);
   if (part.valid() && ::flock(part.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw Error(ErrorCode::kRunInUse,
-                fmt::format("{}: another run is writing it; wait or give another --output", name));
+    ThrowInUse();
   }
   return part;
 }
@@ -154,8 +153,15 @@ void OutputFile::RemoveStale(const std::filesystem::path& path,
 }
 
 // A file beside the output that was not there.
+void OutputFile::ThrowInUse() const {
+  throw Error(ErrorCode::kRunInUse,
+              fmt::format("{}: another run is writing it; wait or give another --output",
+                          Printable(part_path().string())));
+}
+
 Descriptor OutputFile::Create(const std::filesystem::path& path) const {
   Descriptor file = place_.Create(path.filename().string());
+  if (!file.valid() && errno == EEXIST) ThrowInUse();  // another run came in between
   if (!file.valid()) ThrowPathError(path.string());
   return file;
 }
@@ -167,9 +173,7 @@ void OutputFile::OpenPart() {
   const bool taken = ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   struct stat status {};
   if (taken || (::fstat(file.get(), &status) == 0 && status.st_nlink == 0)) {
-    throw Error(ErrorCode::kRunInUse,
-                fmt::format("{}: another run is writing it; wait or give another --output",
-                            Printable(part_path().string())));
+    ThrowInUse();
   }
   file_ = std::move(file);
 }

@@ -148,6 +148,7 @@ class OutputFile {
   void ResumeAhead();
   bool Exists(const std::string& name) const { return place_.StatusOf(name).has_value(); }
   [[noreturn]] void ThrowPathError(const std::string& name) const;
+  [[noreturn]] void ThrowInUse() const;
 
   std::filesystem::path path_;
   PartFile place_;  // not valid where the lines are written in place

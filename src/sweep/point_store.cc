@@ -87,7 +87,8 @@ std::string FileLabel(const std::string& label) {
 void MakeFolder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    if (!fs::create_directories(folder, error)) {
+    // Another sweep that starts now may make it first: its lock tells.
+    if (!fs::create_directories(folder, error) && error) {
       throw Error(ErrorCode::kPath,
                   fmt::format("--output {}: cannot be made: {}; give another folder",
                               Printable(folder.string()), error.message()));
