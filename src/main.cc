@@ -67,10 +67,13 @@ int Run(const std::variant<Config, Printout>& parsed) {
   return 0;
 }
 
-// Verbs whose work is the text that they print.
+// Runs of which nothing stays but the text that they print.
 bool OnlyPrints(const std::variant<Config, Printout>& parsed) {
   const auto* config = std::get_if<Config>(&parsed);
-  return config == nullptr || config->verb == Verb::kInspect || PlansOnly(config->verb);
+  if (config == nullptr || config->verb == Verb::kInspect || PlansOnly(config->verb)) return true;
+  const bool prints_figures = config->verb == Verb::kBench || !config->perplexity.empty();
+  return (prints_figures && config->report.empty()) ||
+         (config->verb == Verb::kCalibrate && config->output.empty());
 }
 
 int Fail(ErrorCode code, const char* message) {

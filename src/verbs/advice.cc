@@ -157,12 +157,20 @@ std::string TimeAdvice(const Setting& setting, const PlannedRun& planned,
 
 // Bytes of weights that are read from the disk if every row takes all its tokens.
 double WeightBytesRead(const Plan& plan, const Workload& work) {
-  double passes = 0.0;  // of a row, on average
-  for (const RequestShape& row : work.sample)
-    passes += static_cast<double>(std::max<int64_t>(1, row.max_new_tokens));
-  passes /= static_cast<double>(work.sample.size());
-  const int64_t blocks = DivideUp(work.num_requests, plan.BlockRows());
-  return passes * static_cast<double>(blocks) * static_cast<double>(plan.weight_bytes[Tier::kDisk]);
+  int64_t passes = 0;  // of the sample's blocks, each of which goes on to its longest answer
+  const int64_t num_sampled = std::ssize(work.sample);
+  for (int64_t begin = 0; begin < num_sampled; begin += plan.BlockRows()) {
+    const auto rows = std::span(work.sample).subspan(static_cast<std::size_t>(begin));
+    int64_t longest = 1;
+    for (const RequestShape& row :
+         rows.first(std::min(rows.size(), static_cast<std::size_t>(plan.BlockRows()))))
+      longest = std::max(longest, row.max_new_tokens);
+    passes += longest;
+  }
+  const auto blocks = static_cast<double>(DivideUp(work.num_requests, plan.BlockRows()));
+  const auto sampled_blocks = static_cast<double>(DivideUp(num_sampled, plan.BlockRows()));
+  return static_cast<double>(passes) * blocks / sampled_blocks *
+         static_cast<double>(plan.weight_bytes[Tier::kDisk]);
 }
 
 // "; with --cpu-memory 16384MiB: none"; empty where the change would spare few of `bytes`.

@@ -6,6 +6,7 @@ Standard library only.
 
 import json
 import os
+import shutil
 import pathlib
 import subprocess
 import sys
@@ -83,6 +84,51 @@ class Forms(GenerateTest):
         _, stderr = process.communicate(timeout=harness.TIMEOUT_S)
         self.assertEqual(process.returncode, 51, stderr)
         self.assertEqual(part.read_bytes().count(b"\n"), 1000)
+
+    def test_a_line_that_changes_during_the_run_is_not_answered(self):
+        """J16: the run stops before the line, and goes on once it is what it was."""
+        records = [{"prompt": f"Once upon a time {number:04d}", "max_tokens": 2, "ignore_eos": True, "user": "x" * 400}
+                   for number in range(1000)]
+        source = self.write(records)  # more than is read ahead
+        words = ["generate", "--input", source, "--output", self.output, "--quiet", "--gpu-batch-size", "1"]
+        before = source.read_bytes()
+        process = self.background([self.binary, *words])
+        part = self.folder / "out.jsonl.part"
+        while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
+            time.sleep(0.01)
+        source.write_bytes(before.replace(b"time 0949", b"place 949"))
+        _, stderr = process.communicate(timeout=harness.TIMEOUT_S)
+        self.assertEqual(process.returncode, 51, stderr)
+        self.assertIn(b"line 950 of ", stderr)
+        self.assertRegex(stderr, rb" is not what it was when the run began; put it back; 94\d finished lines are in ")
+        source.write_bytes(before)
+        self.assertEqual(harness.run(self.binary, words).status, 0)
+        answers = self.output.read_bytes()
+        self.output.unlink()
+        self.assertEqual(harness.run(self.binary, words).status, 0)
+        self.assertEqual(answers, self.output.read_bytes())
+
+    def test_one_store_serves_folders_of_two_names(self):
+        source = self.write([{"prompt": "Once upon a time", "max_tokens": 4}])
+        for name in ("alpha", "beta", "alpha"):
+            folder = self.folder / name
+            if not folder.exists():
+                shutil.copytree(harness.BUNDLED_MODEL, folder)
+            words = ["generate", "--model", folder, "--input", source, "--output", self.output, "--overwrite", "--quiet",
+                     "--offload-dir", self.folder, "--percent", *[0] * 6]
+            done = harness.run(self.binary, words)
+            self.assertEqual(done.status, 0, done.stderr)
+        self.assertEqual(len(list(self.folder.glob("*.store"))), 1)
+
+    def test_of_two_that_start_at_once_one_is_told_of_the_other(self):
+        source = self.write([{"prompt": "Once upon a time", "max_tokens": 4}])
+        for number in range(8):
+            output = self.folder / f"out{number}.jsonl"
+            words = ["generate", "--input", source, "--output", output, "--quiet"]
+            runs = [self.background([self.binary, *words]) for _ in range(2)]
+            ends = [(run.communicate(timeout=harness.TIMEOUT_S)[1], run.returncode) for run in runs]
+            self.assertLessEqual({status for _, status in ends}, {0, 50}, ends)
+            self.assertTrue(output.exists())
 
     def test_memory_does_not_grow_with_bad_lines(self):
         """A long tail of bad lines behind a row that still runs is not held in memory."""

@@ -264,7 +264,10 @@ class Plan(harness.VerbTest):
 
     def test_a_full_device_loses_no_answer_in_silence(self):
         machine = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+        text = self.folder / "text.txt"
+        text.write_text("Once upon a time there was a king.\n" * 20)
         for words in (["--help"], ["plan", "--help"], ["--version"], ["plan"], ["inspect", harness.BUNDLED_MODEL],
+                      ["bench", "--prompt-len", 4, "--gen-len", 2], ["score", "--perplexity", text, "--quiet"],
                       ["inspect", "--shapes"], ["simulate", "--machine", machine], ["search", "--machine", machine]):
             with self.subTest(words=words), open("/dev/full", "wb") as full:
                 done = subprocess.run([BINARY, *map(str, words)], stdout=full, stderr=subprocess.PIPE, check=False,
