@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "spillway/error.h"
+#include "src/base/stop_signal.h"
 #include "src/base/system_error.h"
 
 namespace spillway {
@@ -39,7 +40,11 @@ Descriptor OpenStream(const std::filesystem::path& path) {
   }
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !IsStream(status)) return {};
-  Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  Descriptor stream;
+  do {  // a pipe without a reader waits for one
+    ThrowIfStopRequested();
+    stream = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  } while (!stream.valid() && errno == EINTR);
   if (!stream.valid())
     ThrowSystemError(errno, fmt::format("{}: cannot be written", Printable(path.string())),
                      ErrorCode::kPath, "give --output a writable place");

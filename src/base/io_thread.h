@@ -2,14 +2,12 @@
 // them.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <csignal>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "spillway/error.h"
+#include "src/base/system_error.h"
 
 namespace spillway {
 
@@ -26,8 +24,8 @@ std::thread StartIoThread(Body body) {
     return thread;
   } catch (const std::system_error& error) {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(ErrorCode::kSystemLimit,
-                fmt::format("cannot start a thread: {}; raise ulimit -u", error.code().message()));
+    ThrowSystemError(error.code().value(), "cannot start a thread", ErrorCode::kSystemLimit,
+                     "close other programs");
   }
 }
 

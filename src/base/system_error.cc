@@ -35,6 +35,10 @@ void ThrowSystemError(int error, std::string_view what, ErrorCode otherwise,
       fmt::format("{}: {}; {}", what, std::strerror(error), limit.empty() ? advice : limit));
 }
 
+std::string_view RoomAdvice(int error) {
+  return error == EFBIG ? "raise the limit on file sizes (ulimit -f)" : "free some space";
+}
+
 bool IsAddressSpaceLimited() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;

@@ -192,6 +192,27 @@ void UseTiedHeads(const TensorNames& names, const Checkpoint& checkpoint, int64_
   }
 }
 
+// Refuses weights of a layer behind the last: config.json would leave out a part of the model.
+void CheckNumLayers(const TensorNames& names, const Model& model) {
+  const int64_t num_layers = model.shape.num_layers;
+  const std::string last = fmt::format(".{}.", num_layers - 1);
+  for (const LayerSpec& layer : model.layers) {
+    for (const TensorSpec& spec : layer.tensors) {
+      // The first number is the layer's, others are of experts.
+      const std::size_t at = spec.name.find_first_of("0123456789") - 1;
+      if (!std::string_view(spec.name).substr(std::min(at, spec.name.size())).starts_with(last))
+        continue;
+      const std::string next =
+          std::string(spec.name).replace(at, last.size(), fmt::format(".{}.", num_layers));
+      if (names.Find(next) < 0) continue;
+      throw Error(ErrorCode::kModelInconsistent,
+                  fmt::format("config.json has {} layers, but the weights have \"{}\" too; check "
+                              "that both belong to the same model",
+                              num_layers, Printable(next)));
+    }
+  }
+}
+
 }  // namespace
 
 int64_t FoundTensor::PublishedRow(int64_t row) const {
@@ -231,6 +252,7 @@ WeightMap ResolveWeights(const Model& model, const Checkpoint& checkpoint) {
   }
   if (missing.size() == num_tensors) ThrowOtherNames(model, checkpoint);
   if (!missing.empty()) ThrowMissing(model, missing, num_tensors);
+  CheckNumLayers(names, model);
   UseTiedHeads(names, checkpoint, map.tensors.front().front().index, used);
   for (std::size_t index = 0; index < used.size(); ++index) {
     if (!used[index]) map.surplus.push_back(checkpoint.tensors()[index].name);

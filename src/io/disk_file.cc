@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/system_error.h"
 #include "src/io/disk_transfer.h"
 
 namespace spillway {
@@ -193,9 +194,9 @@ void DiskFile::Reserve(int64_t bytes) {
   const int error = ReservePlace(file_.get(), bytes);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     throw Error(ErrorCode::kDiskSpace,
-                fmt::format("{}: needs {} bytes of disk: {}; free some space, give another "
-                            "--offload-dir or keep less on disk",
-                            Printable(name_), bytes, std::strerror(error)));
+                fmt::format("{}: needs {} bytes of disk: {}; {}, give another --offload-dir or "
+                            "keep less on disk",
+                            Printable(name_), bytes, std::strerror(error), RoomAdvice(error)));
   }
   if (error != 0) ThrowOpen(name_, error);
   size_ = bytes;

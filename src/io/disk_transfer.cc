@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/system_error.h"
 
 namespace spillway {
 namespace {
@@ -81,7 +82,8 @@ void ThrowDiskFailure(const DiskFailure& failure) {
                   reads ? "reading" : "writing", request.bytes(), request.offset,
                   failure.error != 0 ? std::strerror(failure.error) : "the disk gives no progress");
   if (failure.error == ENOSPC || failure.error == EDQUOT || failure.error == EFBIG) {
-    throw Error(ErrorCode::kDiskSpace, what + "; free some space or give another --offload-dir");
+    throw Error(ErrorCode::kDiskSpace, fmt::format("{}; {} or give another --offload-dir", what,
+                                                   RoomAdvice(failure.error)));
   }
   throw Error(ErrorCode::kIo, what + "; check the disk");
 }

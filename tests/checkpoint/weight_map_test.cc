@@ -153,6 +153,13 @@ TEST_F(WeightMapTest, SurplusTensorsAreNamed) {
   EXPECT_EQ(Resolve().surplus, std::vector<std::string>{"decoder.version"});
 }
 
+TEST_F(WeightMapTest, ALayerBehindTheLastIsRefused) {
+  checkpoint_.Add("model.decoder.layers.12.fc1.weight", {3072, 768});
+  ExpectError(ErrorCode::kModelInconsistent,
+              "config.json has 12 layers, but the weights have \"decoder.layers.12.fc1.weight\"",
+              [&] { Resolve(); });
+}
+
 TEST_F(WeightMapTest, ATiedHeadMayBeStoredTwice) {
   checkpoint_.Add("lm_head.weight", {50272, 768});
   EXPECT_TRUE(Resolve().surplus.empty());

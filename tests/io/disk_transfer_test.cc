@@ -102,9 +102,9 @@ TEST(DiskTransfer, FailuresSayWhere) {
   });
   ExpectError(ErrorCode::kIo, "no progress", [&] { ThrowDiskFailure({request, 0}); });
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
-    ExpectError(ErrorCode::kDiskSpace, "free some space", [&] {
-      ThrowDiskFailure({request, error});
-    });
+    const char* advice = error == EFBIG ? "raise the limit on file sizes (ulimit -f) or give"
+                                        : "free some space or give";
+    ExpectError(ErrorCode::kDiskSpace, advice, [&] { ThrowDiskFailure({request, error}); });
   }
 }
 
