@@ -23,6 +23,14 @@
 #include "src/config/toml_text.h"
 
 namespace spillway {
+
+std::string EnvironmentName(std::string flag) {
+  std::ranges::transform(flag, flag.begin(), [](char c) {
+    return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  });
+  return "SPILLWAY_" + flag;
+}
+
 namespace {
 
 // Flag -> the values that were stated, from the source that wins.
@@ -195,13 +203,6 @@ Stated FromCommandLine(Parser& parser, int argc, const char* const* argv,
     throw Error(ErrorCode::kFlag, "--config: its value is empty; give one, or leave the flag out");
   if (!parser.positional.empty() && parser.options.contains("input")) TakeInput(stated);
   return stated;
-}
-
-std::string EnvironmentName(std::string name) {
-  std::ranges::transform(name, name.begin(), [](char c) {
-    return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  });
-  return "SPILLWAY_" + name;
 }
 
 // A variable without a value is none.

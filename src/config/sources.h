@@ -28,6 +28,9 @@ struct Stated {
   std::string SourceOf(const std::string& flag) const;
 };
 
+// The variable that a flag may be set by: "SPILLWAY_CPU_MEMORY" for "cpu-memory".
+std::string EnvironmentName(std::string flag);
+
 // `argv` begins with the verb. Gives a text where --help asks for it.
 // Throws: Error kFlag naming the flag and, for an unknown one, the nearest.
 std::variant<Stated, Printout> ReadSources(int argc, const char* const* argv, const VerbRow& verb,

@@ -51,7 +51,7 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
 std::vector<std::string> EnvironmentOfPoint() {
   std::vector<std::string> kept;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!IsProgramVariable(*variable)) kept.emplace_back(*variable);
+    if (!std::string_view(*variable).starts_with("SPILLWAY_")) kept.emplace_back(*variable);
   }
   return kept;
 }
@@ -100,8 +100,6 @@ int StatusOf(pid_t child) {
 }
 
 }  // namespace
-
-bool IsProgramVariable(std::string_view variable) { return variable.starts_with("SPILLWAY_"); }
 
 std::vector<std::string> PointCommand(const SweepPoint& point) {
   std::vector<std::string> words = {"spillway", std::string(VerbName(point.verb))};

@@ -22,9 +22,6 @@ struct PointRun {
 // The command line of a point, the program's name first.
 std::vector<std::string> PointCommand(const SweepPoint& point);
 
-// Tells whether a variable of the environment, "NAME=value", sets a flag of this program.
-bool IsProgramVariable(std::string_view variable);
-
 // Runs this program with the point's settings alone: SPILLWAY_ variables do not reach it. `tick`
 // is called a few times a second. A stop that is asked for meanwhile is handed on, and the run is
 // waited for. It does not outlive this process.

@@ -1,9 +1,10 @@
 #include "src/sweep/sweep.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,8 @@
 #include "src/base/exit_status.h"
 #include "src/base/stop_signal.h"
 #include "src/base/terminal.h"
+#include "src/config/flags.h"
+#include "src/config/sources.h"
 #include "src/config/toml_text.h"
 #include "src/report/progress.h"
 #include "src/sweep/chart_command.h"
@@ -192,20 +195,27 @@ void RunPoints(const Grid& grid, const std::vector<std::string>& varied, PointSt
   progress.Clear();
 }
 
-// A point is what its file says, on every machine; who set a variable should know.
-void WarnOfVariables() {
-  std::string names;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (IsProgramVariable(text))
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", text.substr(0, text.find('=')));
+// Variables that would set a flag of a point, were it run by hand, and none of the sweep itself.
+std::vector<std::string> VariablesOfPoints(Verb verb) {
+  const std::vector<Flag> own = FlagsOf(Verb::kSweep);
+  std::vector<std::string> names;
+  for (const Flag& flag : FlagsOf(verb)) {
+    if (std::ranges::find(own, flag.name, &Flag::name) != own.end()) continue;
+    std::string name = EnvironmentName(flag.name);
+    const char* value = std::getenv(name.c_str());
+    if (value != nullptr && *value != '\0') names.push_back(std::move(name));
   }
+  return names;
+}
+
+// A point is what its file says, on every machine; who set a variable should know.
+void WarnOfVariables(Verb verb) {
+  const std::vector<std::string> names = VariablesOfPoints(verb);
   if (names.empty()) return;
-  constexpr std::size_t kMaxNames = 200;
   PrintWarning(
       fmt::format("the points of a sweep take no flags from the environment; set what {} say{} in "
                   "the sweep's file",
-                  Printable(names, kMaxNames), names.find(',') == std::string::npos ? "s" : ""));
+                  fmt::join(names, ", "), names.size() == 1 ? "s" : ""));
 }
 
 std::string SummaryText(const Config& config, std::size_t num_points, std::size_t num_faults) {
@@ -226,7 +236,7 @@ int RunSweep(const Config& config) {
   PointStore store(config.output);
   store.WriteFile("grid.toml", text);
   const std::vector<std::string> varied = VariedFlags(grid);
-  WarnOfVariables();
+  WarnOfVariables(grid.points.front().verb);
   SweepProgress progress(config, grid, varied);
   Results results(grid, varied, store);
   RunPoints(grid, varied, store, progress, results);

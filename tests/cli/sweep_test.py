@@ -131,7 +131,8 @@ class Results(SweepTest):
         self.assertFalse((self.folder / "x.json").exists())
 
     def test_variables_that_are_left_out_are_named(self):
-        diagnostics = self.sweep(SMALL, env={"SPILLWAY_PROMPT_LEN": "30"}).stderr.decode()
+        diagnostics = self.sweep(SMALL, env={"SPILLWAY_PROMPT_LEN": "30", "SPILLWAY_QUIET": "1"}).stderr.decode()
+        self.assertNotIn("SPILLWAY_QUIET", diagnostics)  # the sweep's own
         self.assertEqual(diagnostics.count("\n"), 1)
         self.assertIn("SPILLWAY_PROMPT_LEN", diagnostics)
 
