@@ -5,7 +5,10 @@
 #pragma once
 
 #include "kernels/attention/attention_block_simd.h"
+#include "kernels/attention/lines_ahead_simd.h"
+#include "kernels/kv/kv_code_simd.h"
 #include "kernels/simd/simd.h"
+#include "spillway/round.h"
 
 namespace spillway::kernels {
 namespace {

@@ -152,13 +152,13 @@ void OutputFile::RemoveStale(const std::filesystem::path& path,
   if (!place_.Remove(file_name)) ThrowPathError(name);
 }
 
-// A file beside the output that was not there.
 void OutputFile::ThrowInUse() const {
   throw Error(ErrorCode::kRunInUse,
               fmt::format("{}: another run is writing it; wait or give another --output",
                           Printable(part_path().string())));
 }
 
+// A file beside the output that was not there.
 Descriptor OutputFile::Create(const std::filesystem::path& path) const {
   Descriptor file = place_.Create(path.filename().string());
   if (!file.valid() && errno == EEXIST) ThrowInUse();  // another run came in between

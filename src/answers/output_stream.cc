@@ -8,7 +8,6 @@
 #include <cerrno>
 
 #include "spillway/error.h"
-#include "src/base/stop_signal.h"
 #include "src/base/system_error.h"
 
 namespace spillway {
@@ -40,11 +39,7 @@ Descriptor OpenStream(const std::filesystem::path& path) {
   }
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !IsStream(status)) return {};
-  Descriptor stream;
-  do {  // a pipe without a reader waits for one
-    ThrowIfStopRequested();
-    stream = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  } while (!stream.valid() && errno == EINTR);
+  Descriptor stream = OpenOrWait(path.c_str(), O_WRONLY | O_NOCTTY);
   if (!stream.valid())
     ThrowSystemError(errno, fmt::format("{}: cannot be written", Printable(path.string())),
                      ErrorCode::kPath, "give --output a writable place");

@@ -1,5 +1,6 @@
 #include "src/base/descriptor.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -30,6 +31,14 @@ void WaitFor(const Descriptor& file, short events) {
 }
 
 }  // namespace
+
+Descriptor OpenOrWait(const char* path, int flags) {
+  while (true) {
+    Descriptor file(::open(path, flags | O_CLOEXEC));
+    if (file.valid() || errno != EINTR) return file;
+    ThrowIfNothingMayBegin();
+  }
+}
 
 std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size,
                      const std::string& name) {

@@ -42,6 +42,10 @@ std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size, const
 std::optional<std::string> ReadToEnd(const Descriptor& file, std::size_t max_bytes,
                                      const std::string& name);
 
+// Opens a file, or waits for the other end of a pipe. Not valid, with errno: it cannot be opened.
+// Throws: Error kInterrupted when a stop was asked for meanwhile, due or not: nothing has begun.
+Descriptor OpenOrWait(const char* path, int flags);
+
 // All of `bytes`.
 // Throws: Error kDiskSpace when the disk, the quota or the file size limit is full; otherwise kIo.
 // Both name `name`.

@@ -53,7 +53,7 @@ Descriptor OpenStream(const fs::path& path, const std::string& flag) {
   if (path == "/dev/stderr") return Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   if (::stat(path.c_str(), &status) != 0) return {};
   if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return {};
-  Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  Descriptor stream = OpenOrWait(path.c_str(), O_WRONLY | O_NOCTTY);
   if (!stream.valid()) {
     ThrowSystemError(errno, fmt::format("{} {}: cannot be written", flag, Printable(path.string())),
                      ErrorCode::kPath, "give another " + flag);

@@ -192,7 +192,8 @@ void UseTiedHeads(const TensorNames& names, const Checkpoint& checkpoint, int64_
   }
 }
 
-// Refuses weights of a layer behind the last: config.json would leave out a part of the model.
+// Refuses weights of a layer behind the last: the config would leave out a part of the model. A
+// family that publishes layers of another kind there (to predict more tokens) must not come here.
 void CheckNumLayers(const TensorNames& names, const Model& model) {
   const int64_t num_layers = model.shape.num_layers;
   const std::string last = fmt::format(".{}.", num_layers - 1);
@@ -206,7 +207,7 @@ void CheckNumLayers(const TensorNames& names, const Model& model) {
           std::string(spec.name).replace(at, last.size(), fmt::format(".{}.", num_layers));
       if (names.Find(next) < 0) continue;
       throw Error(ErrorCode::kModelInconsistent,
-                  fmt::format("config.json has {} layers, but the weights have \"{}\" too; check "
+                  fmt::format("the config has {} layers, but the weights have \"{}\" too; check "
                               "that both belong to the same model",
                               num_layers, Printable(next)));
     }

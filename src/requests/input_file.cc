@@ -13,7 +13,6 @@
 
 #include "spillway/error.h"
 #include "src/base/part_file.h"
-#include "src/base/stop_signal.h"
 #include "src/base/system_error.h"
 
 namespace spillway {
@@ -50,9 +49,8 @@ bool IsEndless(const struct stat& status, const Descriptor& file) {
 }  // namespace
 
 Descriptor OpenInput(const std::filesystem::path& path, std::string_view flag) {
-  Descriptor file(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-                              : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid() && errno == EINTR) ThrowIfStopRequested();
+  Descriptor file = path == "-" ? Descriptor(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3))
+                                : OpenOrWait(path.c_str(), O_RDONLY);
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) {
     ThrowSystemError(errno, fmt::format("{}: cannot be opened", NameOf(path)), ErrorCode::kInput,

@@ -25,7 +25,12 @@ struct RequestReader::State {
   bool TakesWanted(const Line& line) {
     if (line.blank || !shard.Has(line.number)) return false;
     const std::size_t at = num_wanted++;
-    if (expected && (at >= expected->size() || (*expected)[at] != line.Hash())) {
+    if (expected && at >= expected->size()) {
+      throw Error(ErrorCode::kResume,
+                  fmt::format("line {} of {} was not there when the run began; take it away",
+                              line.number, Printable(name)));
+    }
+    if (expected && (*expected)[at] != line.Hash()) {
       throw Error(ErrorCode::kResume,
                   fmt::format("line {} of {} is not what it was when the run began; put it back",
                               line.number, Printable(name)));

@@ -94,15 +94,13 @@ std::optional<Change> WeightBits(const Setting& setting, int bits) {
   return change;
 }
 
-// Weights of 8 bits; of 4, where some of 8 would still lie on the disk and of 4 none.
+// Weights of 8 bits; of 4, where some of 8 would still lie on the disk.
 std::optional<Change> FewerWeightBits(const Setting& setting, const Workload& work) {
   std::optional<Change> eight = WeightBits(setting, 8);
   std::optional<Change> four = WeightBits(setting, 4);
-  const auto is_off_disk = [&](const std::optional<Change>& change) {
-    const std::optional<Plan> plan = change ? PlanWith(*change, setting, work) : std::nullopt;
-    return plan && plan->weight_bytes[Tier::kDisk] == 0;
-  };
-  return !is_off_disk(eight) && is_off_disk(four) ? four : eight;
+  const std::optional<Plan> plan = eight ? PlanWith(*eight, setting, work) : std::nullopt;
+  const bool is_off_disk = plan && plan->weight_bytes[Tier::kDisk] == 0;
+  return is_off_disk || !four ? eight : four;
 }
 
 std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned) {

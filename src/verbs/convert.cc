@@ -39,9 +39,13 @@ void WriteOutput(const Config& config, const StoreSource& source, ThreadPool& po
               config.overwrite ? ExistingStore::kReplace : ExistingStore::kRefuse, pool, progress);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDiskSpace) throw;
-    const std::string what = error.what();
-    throw Error(error.code(),
-                what.substr(0, what.rfind("; ")) + "; free some space or give another --output");
+    std::string what = error.what();
+    for (const std::string_view other :
+         {", give another --offload-dir", " or give another --offload-dir"}) {
+      const std::size_t at = what.rfind(other);
+      if (at != std::string::npos) what.replace(at, std::string::npos, " or give another --output");
+    }
+    throw Error(error.code(), what);
   }
 }
 

@@ -156,7 +156,7 @@ TEST_F(WeightMapTest, SurplusTensorsAreNamed) {
 TEST_F(WeightMapTest, ALayerBehindTheLastIsRefused) {
   checkpoint_.Add("model.decoder.layers.12.fc1.weight", {3072, 768});
   ExpectError(ErrorCode::kModelInconsistent,
-              "config.json has 12 layers, but the weights have \"decoder.layers.12.fc1.weight\"",
+              "the config has 12 layers, but the weights have \"decoder.layers.12.fc1.weight\"",
               [&] { Resolve(); });
 }
 

@@ -59,6 +59,22 @@ class Forms(GenerateTest):
         writer.join()
         self.assertEqual(len(harness.read_jsonl(self.output)), 2)
 
+    def test_a_stop_ends_the_wait_for_a_pipes_other_end(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        source = self.write([{"prompt": "Once", "max_tokens": 3}])
+        for words in (["--input", source, "--output", pipe], ["--input", pipe, "--output", self.output],
+                      ["--input", source, "--output", self.output, "--report", pipe]):
+            with self.subTest(words=words):
+                process = self.background([self.binary, "generate", *words, "--quiet", "--grace", "60"])
+                waits_in = pathlib.Path(f"/proc/{process.pid}/wchan")
+                latest = time.monotonic() + 5  # where the kernel does not tell
+                while waits_in.read_text() != "wait_for_partner" and time.monotonic() < latest:
+                    time.sleep(0.01)
+                process.terminate()
+                _, stderr = process.communicate(timeout=harness.TIMEOUT_S)
+                self.assertEqual(process.returncode, 75, stderr)
+
     def test_runs_that_need_the_same_store_make_it_once(self):
         """X3: one converts, the others wait for it."""
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 4}])

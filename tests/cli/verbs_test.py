@@ -393,7 +393,7 @@ class Convert(harness.VerbTest):
             [BINARY, "convert", "--output", store, "--quiet"], capture_output=True, env=harness.clean_environment(), check=False,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
         self.assertEqual(done.returncode, 32, done.stderr)
-        self.assertIn(b"; free some space or give another --output\n", done.stderr)
+        self.assertIn(b"; raise the limit on file sizes (ulimit -f) or give another --output\n", done.stderr)
         self.assertFalse(store.exists())
 
     def check_same_outputs(self, *model, source):
