@@ -27,7 +27,9 @@ Flag NoProfileFlag(std::string help) {
 }
 
 Flag StrictFlag() {
-  return Switch("strict", "keys that are not known are errors of their lines, not warnings",
+  return Switch("strict",
+                "keys that are not known are errors of their lines, not warnings; generate and "
+                "score begin only if all lines can run",
                 &Config::strict);
 }
 
