@@ -263,13 +263,12 @@ void Decode<Form, kDim>::AddShared(const typename Added::Step& step, int64_t cou
     if (group <= 2 * kCodedValueQueries)
       return AddCodedValues<Added::kBits>(values.Coded(step), add, group);
   }
+  LinesAhead ahead = values.RunAhead(step, 2 * ValueParts(group));
   if constexpr (Added::kBits == 16 && kLanes >= 8) {
-    LinesAhead ahead = values.RunAhead(step, 2 * ValueParts(group));
     const ValueRun<Added::kKv, kBlockSlots, kDim> at = {step.run, task.block_bytes, args.head_dim};
     return AddRunValues(at, add, group, ahead);
   }
   values.Widen(step, count);
-  LinesAhead ahead = values.RunAhead(step, 2 * ValueParts(group));
   AddSharedValues(add, group, padded_dim, ahead);
 }
 

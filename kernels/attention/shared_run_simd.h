@@ -71,16 +71,7 @@ struct SharedDots {
 
 // Times that the values of a run are read for a group of queries: as many of these at a time as
 // there are registers for.
-inline int64_t ValueParts(int64_t group) { return (group + kValueQueries - 1) / kValueQueries; }
-
-// MulAllValues of `count` queries. Requires: 1 <= count <= kMost.
-template <int kMost>
-void MulValuesOf(int64_t count, const ValueArgs& args, int64_t padded_dim, LinesAhead& ahead) {
-  if constexpr (kMost > 1) {
-    if (count < kMost) return MulValuesOf<kMost - 1>(count, args, padded_dim, ahead);
-  }
-  MulAllValues<kMost>(args, padded_dim, ahead);
-}
+inline int64_t ValueParts(int64_t group) { return DivideUp(group, int64_t{kValueQueries}); }
 
 // Queries whose sums are registers together with a whole group of 64 values.
 constexpr int kCodedValueQueries = kLanes == 16 ? 4 : 0;
@@ -161,30 +152,28 @@ void MulAllRunValues(const ValueRun<kKv, kBlockSlots, kDim>& run, const ValueArg
   if (d < dim) MulRunValues<kQ, 1, true>(run, args, d, dim - d, ahead);
 }
 
-// MulAllRunValues of `count` queries. Requires: 1 <= count <= kMost.
-template <int kMost, typename Run>
-void MulRunValuesOf(int64_t count, const Run& run, const ValueArgs& args, LinesAhead& ahead) {
+// A number of queries that is known at compile time.
+template <int kValue>
+struct QueryCount {
+  static constexpr int value = kValue;
+};
+
+// Calls mul(QueryCount<count>). Requires: 1 <= count <= kMost.
+template <int kMost, typename Mul>
+void WithCount(int64_t count, Mul mul) {
   if constexpr (kMost > 1) {
-    if (count < kMost) return MulRunValuesOf<kMost - 1>(count, run, args, ahead);
+    if (count < kMost) return WithCount<kMost - 1>(count, mul);
   }
-  MulAllRunValues<kMost>(run, args, ahead);
+  mul(QueryCount<kMost>{});
 }
 
-// MulCodedValues of `count` queries. Requires: 1 <= count <= kMost.
-template <int kBits, int kMost>
-void MulCodedValuesOf(int64_t count, const CodedBlock<kBits>& values, const ValueArgs& args) {
-  if constexpr (kMost > 1) {
-    if (count < kMost) return MulCodedValuesOf<kBits, kMost - 1>(count, values, args);
-  }
-  MulCodedValues<kBits, kMost>(values, args);
-}
-
-// Calls mul(queries, their arguments) with the queries of a group in so many parts.
-template <typename Mul>
-void ForParts(ValueArgs args, int64_t group, int64_t parts, Mul mul) {
-  for (int64_t left = group; parts > 0; --parts) {
-    const int64_t count = (left + parts - 1) / parts;
-    mul(count, args);
+// Calls mul(their count, their arguments) with the queries of a group, kMost of them at a time.
+template <int kMost, typename Mul>
+void ForParts(ValueArgs args, int64_t group, Mul mul) {
+  int64_t left = group;
+  for (int64_t parts = DivideUp(group, int64_t{kMost}); parts > 0; --parts) {
+    const int64_t count = DivideUp(left, parts);
+    WithCount<kMost>(count, [&](auto queries) { mul(queries, args); });
     left -= count;
     args.weights += count * kAttentionKeys;
     if (args.factors != nullptr) args.factors += count;
@@ -195,26 +184,25 @@ void ForParts(ValueArgs args, int64_t group, int64_t parts, Mul mul) {
 // Adds the values of a run to the sums of a group of queries.
 inline void AddSharedValues(const ValueArgs& args, int64_t group, int64_t padded_dim,
                             LinesAhead& ahead) {
-  ForParts(args, group, ValueParts(group), [&](int64_t count, const ValueArgs& part) {
-    MulValuesOf<kValueQueries>(count, part, padded_dim, ahead);
+  ForParts<kValueQueries>(args, group, [&](auto queries, const ValueArgs& part) {
+    MulAllValues<queries.value>(part, padded_dim, ahead);
   });
 }
 
 // The same of values of 16 bits in the cache: widened once for each part of the group.
 template <typename Run>
 void AddRunValues(const Run& run, const ValueArgs& args, int64_t group, LinesAhead& ahead) {
-  ForParts(args, group, ValueParts(group), [&](int64_t count, const ValueArgs& part) {
-    MulRunValuesOf<kValueQueries>(count, run, part, ahead);
+  ForParts<kValueQueries>(args, group, [&](auto queries, const ValueArgs& part) {
+    MulAllRunValues<queries.value>(run, part, ahead);
   });
 }
 
 // The same of a run of codes: those of a large group are decoded more than once.
 template <int kBits>
 void AddCodedValues(const CodedBlock<kBits>& values, const ValueArgs& args, int64_t group) {
-  ForParts(args, group, DivideUp(group, int64_t{kCodedValueQueries}),
-           [&](int64_t count, const ValueArgs& part) {
-             MulCodedValuesOf<kBits, kCodedValueQueries>(count, values, part);
-           });
+  ForParts<kCodedValueQueries>(args, group, [&](auto queries, const ValueArgs& part) {
+    MulCodedValues<kBits, queries.value>(values, part);
+  });
 }
 
 }  // namespace

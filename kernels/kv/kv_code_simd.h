@@ -2,7 +2,6 @@
 // registers. Compiled once per instruction set, by attention_simd.h.
 #pragma once
 
-#include "kernels/convert/convert.h"
 #include "kernels/kv/kv_code.h"
 #include "kernels/kv/kv_range.h"
 #include "kernels/simd/simd.h"
@@ -87,8 +86,8 @@ struct GroupCodes {
 inline void FindCodes(const KvRange& range, int bits, const float (&x)[kKvGroup],
                       float (&code)[kKvGroup]) {
   const Simd::F min = Simd::Set(Simd::OfHalf(range.min));
-  const Simd::F largest = Simd::Set(65504.0F);
-  const Simd::F least = Simd::Set(-65504.0F);
+  const Simd::F largest = Simd::Set(KvRanges<Simd>::kLargestHalf);
+  const Simd::F least = Simd::Set(-KvRanges<Simd>::kLargestHalf);
   float distance[kKvGroup];
   for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
     const Simd::F v = Simd::Min(largest, Simd::Max(least, Simd::Load(x + i)));

@@ -21,10 +21,9 @@ void WaitFor(const Descriptor& file, short events) {
 
 [[noreturn]] void ThrowWriteError(int error, const std::string& name, const char* what) {
   const std::string reason = std::strerror(error);
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    throw Error(ErrorCode::kDiskSpace,
-                fmt::format("{}: {}: {}; {} or write elsewhere", Printable(name), what, reason,
-                            RoomAdvice(error)));
+  if (const std::string_view room = RoomAdvice(error); !room.empty()) {
+    throw Error(ErrorCode::kDiskSpace, fmt::format("{}: {}: {}; {} or write elsewhere",
+                                                   Printable(name), what, reason, room));
   }
   const char* advice = error == EPIPE ? "the reader of the output went away" : "check the disk";
   ThrowSystemError(error, fmt::format("{}: {}", Printable(name), what), ErrorCode::kIo, advice);

@@ -3,18 +3,14 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <string_view>
 #include <system_error>
 
 namespace spillway {
-namespace {
 
 bool TakeDigits(std::string_view text, int64_t& value) {
   if (text.find_first_not_of("0123456789") != text.npos) return false;
   return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
 }
-
-}  // namespace
 
 std::string PartNumber(int64_t number, int64_t count) {
   return fmt::format("-{:05}-of-{:05}", number, count);

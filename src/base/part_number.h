@@ -6,8 +6,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace spillway {
+
+// Reads a number that is digits and nothing else. False: it is not, or too large.
+bool TakeDigits(std::string_view text, int64_t& value);
 
 // "-00007-of-00032"
 std::string PartNumber(int64_t number, int64_t count);

@@ -36,7 +36,8 @@ void ThrowSystemError(int error, std::string_view what, ErrorCode otherwise,
 }
 
 std::string_view RoomAdvice(int error) {
-  return error == EFBIG ? "raise the limit on file sizes (ulimit -f)" : "free some space";
+  if (error == ENOSPC || error == EDQUOT) return "free some space";
+  return error == EFBIG ? "raise the limit on file sizes (ulimit -f)" : "";
 }
 
 bool IsAddressSpaceLimited() {

@@ -16,7 +16,7 @@ namespace spillway {
 [[noreturn]] void ThrowSystemError(int error, std::string_view what, ErrorCode otherwise,
                                    std::string_view advice);
 
-// What gives a file room that was refused with ENOSPC, EDQUOT or EFBIG.
+// What gives a file the room that was refused; empty where `error` means something else.
 std::string_view RoomAdvice(int error);
 
 // Memory that is refused here (ulimit -v) says nothing about how much the machine has.

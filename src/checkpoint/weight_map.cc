@@ -200,11 +200,11 @@ void CheckNumLayers(const TensorNames& names, const Model& model) {
   for (const LayerSpec& layer : model.layers) {
     for (const TensorSpec& spec : layer.tensors) {
       // The first number is the layer's, others are of experts.
-      const std::size_t at = spec.name.find_first_of("0123456789") - 1;
-      if (!std::string_view(spec.name).substr(std::min(at, spec.name.size())).starts_with(last))
-        continue;
+      const std::size_t digit = spec.name.find_first_of("0123456789");
+      if (digit == std::string::npos || digit == 0) continue;
+      if (spec.name.compare(digit - 1, last.size(), last) != 0) continue;
       const std::string next =
-          std::string(spec.name).replace(at, last.size(), fmt::format(".{}.", num_layers));
+          std::string(spec.name).replace(digit, last.size() - 2, std::to_string(num_layers));
       if (names.Find(next) < 0) continue;
       throw Error(ErrorCode::kModelInconsistent,
                   fmt::format("the config has {} layers, but the weights have \"{}\" too; check "

@@ -31,6 +31,11 @@ std::string EnvironmentName(std::string flag) {
   return "SPILLWAY_" + flag;
 }
 
+const char* EnvironmentValue(const std::string& flag) {
+  const char* text = std::getenv(EnvironmentName(flag).c_str());
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
 namespace {
 
 // Flag -> the values that were stated, from the source that wins.
@@ -205,12 +210,10 @@ Stated FromCommandLine(Parser& parser, int argc, const char* const* argv,
   return stated;
 }
 
-// A variable without a value is none.
 Given FromEnvironment(const std::vector<Flag>& flags) {
   Given given;
   for (const Flag& flag : flags) {
-    const char* text = std::getenv(EnvironmentName(flag.name).c_str());
-    if (text != nullptr && *text != '\0') given[flag.name] = {text};
+    if (const char* text = EnvironmentValue(flag.name)) given[flag.name] = {text};
   }
   return given;
 }

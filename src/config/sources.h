@@ -30,6 +30,8 @@ struct Stated {
 
 // The variable that a flag may be set by: "SPILLWAY_CPU_MEMORY" for "cpu-memory".
 std::string EnvironmentName(std::string flag);
+// Its value; null: it is not there, or empty, which is none.
+const char* EnvironmentValue(const std::string& flag);
 
 // `argv` begins with the verb. Gives a text where --help asks for it.
 // Throws: Error kFlag naming the flag and, for an unknown one, the nearest.

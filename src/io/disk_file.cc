@@ -192,11 +192,11 @@ void DiskFile::AskForDirect() {
 
 void DiskFile::Reserve(int64_t bytes) {
   const int error = ReservePlace(file_.get(), bytes);
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+  if (const std::string_view room = RoomAdvice(error); !room.empty()) {
     throw Error(ErrorCode::kDiskSpace,
                 fmt::format("{}: needs {} bytes of disk: {}; {}, give another --offload-dir or "
                             "keep less on disk",
-                            Printable(name_), bytes, std::strerror(error), RoomAdvice(error)));
+                            Printable(name_), bytes, std::strerror(error), room));
   }
   if (error != 0) ThrowOpen(name_, error);
   size_ = bytes;

@@ -81,9 +81,9 @@ void ThrowDiskFailure(const DiskFailure& failure) {
       fmt::format("{}: {} {} bytes at {}: {}", Printable(request.file->name()),
                   reads ? "reading" : "writing", request.bytes(), request.offset,
                   failure.error != 0 ? std::strerror(failure.error) : "the disk gives no progress");
-  if (failure.error == ENOSPC || failure.error == EDQUOT || failure.error == EFBIG) {
-    throw Error(ErrorCode::kDiskSpace, fmt::format("{}; {} or give another --offload-dir", what,
-                                                   RoomAdvice(failure.error)));
+  if (const std::string_view room = RoomAdvice(failure.error); !room.empty()) {
+    throw Error(ErrorCode::kDiskSpace,
+                fmt::format("{}; {} or give another --offload-dir", what, room));
   }
   throw Error(ErrorCode::kIo, what + "; check the disk");
 }

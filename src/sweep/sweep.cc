@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -200,10 +199,9 @@ std::vector<std::string> VariablesOfPoints(Verb verb) {
   const std::vector<Flag> own = FlagsOf(Verb::kSweep);
   std::vector<std::string> names;
   for (const Flag& flag : FlagsOf(verb)) {
-    if (std::ranges::find(own, flag.name, &Flag::name) != own.end()) continue;
-    std::string name = EnvironmentName(flag.name);
-    const char* value = std::getenv(name.c_str());
-    if (value != nullptr && *value != '\0') names.push_back(std::move(name));
+    const bool is_own = std::ranges::find(own, flag.name, &Flag::name) != own.end();
+    if (!is_own && EnvironmentValue(flag.name) != nullptr)
+      names.push_back(EnvironmentName(flag.name));
   }
   return names;
 }

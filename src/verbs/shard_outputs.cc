@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -19,11 +18,6 @@ using Path = std::filesystem::path;
 
 [[noreturn]] void Refuse(const Path& path, const std::string& text) {
   throw Error(ErrorCode::kInput, fmt::format("{}: {}", Printable(path.string(), 120), text));
-}
-
-bool TakeDigits(std::string_view text, int64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
 }
 
 // "out-00007-of-00032.jsonl"

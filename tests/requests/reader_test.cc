@@ -284,7 +284,7 @@ TEST(RequestReader, RefusesFilesThatHaveNoLines) {
 }
 
 // A run reads the input again, long after it was looked through.
-TEST(RequestReaderTest, ExpectedLinesAreThoseOfTheScan) {
+TEST(RequestReader, ExpectedLinesAreThoseOfTheScan) {
   const TemporaryFolder folder;
   const FakeTokenizer tokenizer;
   const std::string first = R"({"prompt":"a"})";
