@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <optional>
@@ -41,6 +42,17 @@ bool Touches(const fs::path& report, const fs::path& file) {
   return SamePlace(report, file) || SamePlace(PartPathOf(report), file);
 }
 
+// Reports, policies and machines; traces; costs that calibrate has found.
+constexpr std::string_view kBeginnings[] = {"{\n  \"version\": 1,", "{\"displayTimeUnit\":\"ms\",",
+                                            "{\n  \"identity\": "};
+
+bool BeginsAsOurs(const Descriptor& file, const std::string& name) {
+  char begin[64];
+  const std::string_view text(begin, ReadSome(file, begin, sizeof(begin), name));
+  return std::ranges::any_of(kBeginnings,
+                             [&](std::string_view ours) { return text.starts_with(ours); });
+}
+
 fs::path StandardOr(const fs::path& path, const char* standard) {
   return path == "-" ? standard : path;
 }
@@ -63,8 +75,22 @@ Descriptor OpenStream(const fs::path& path, const std::string& flag) {
 
 }  // namespace
 
+ReportFile::ReportFile(std::string flag, fs::path path)
+    : flag_(std::move(flag)), path_(std::move(path)) {}
+
 ReportFile::ReportFile(std::string flag, fs::path path, const OtherFiles& others)
-    : flag_(std::move(flag)), path_(std::move(path)) {
+    : ReportFile(std::move(flag), std::move(path)) {
+  OpenPlace(others);
+  if (place_.valid()) RefuseForeign();
+}
+
+ReportFile ReportFile::InOwnFolder(std::string flag, fs::path path) {
+  ReportFile file(std::move(flag), std::move(path));
+  file.OpenPlace({});
+  return file;
+}
+
+void ReportFile::OpenPlace(const OtherFiles& others) {
   if (path_.empty()) return;
   if (path_ == "-") {
     throw Error(ErrorCode::kPath,
@@ -111,6 +137,16 @@ void ReportFile::CheckPlace() const {
   if (what != nullptr) {
     throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give the path of a file", Named(), what));
   }
+}
+
+void ReportFile::RefuseForeign() const {
+  const auto status = place_.StatusOf(place_.name());
+  if (!status || status->st_size == 0) return;
+  const Descriptor file = place_.Open(place_.name(), O_RDONLY);
+  if (file.valid() && BeginsAsOurs(file, Named())) return;
+  throw Error(
+      ErrorCode::kOutputExists,
+      Named() + ": holds what is no such file of spillway's; remove it or give another name");
 }
 
 void ReportFile::RemoveStalePart() const {

@@ -20,12 +20,16 @@ struct OtherFiles {
 
 class ReportFile {
  public:
-  // An empty path asks for none. A regular file there is replaced; a pipe or a character device
-  // (/dev/stdout too) is written in place. The place of another file, or of its .part, is never
-  // taken.
-  // Throws: Error kInput when it would replace the input; kPath when it would replace another
-  // output or cannot be written there; kSystemLimit. They name `flag`.
+  // An empty path asks for none. A regular file there is replaced if it is empty or begins as the
+  // files of this class do; a pipe or a character device (/dev/stdout too) is written in place. The
+  // place of another file, or of its .part, is never taken.
+  // Throws: Error kInput when it would replace the input; kOutputExists what is no such file; kPath
+  // when it would replace another output or cannot be written there; kSystemLimit. They name
+  // `flag`.
   ReportFile(std::string flag, std::filesystem::path path, const OtherFiles& others);
+
+  // One in a folder of the program's own, which replaces any regular file. Throws: as above.
+  static ReportFile InOwnFolder(std::string flag, std::filesystem::path path);
 
   bool asked_for() const { return !path_.empty(); }
   std::string Named() const;  // flag and path, printable
@@ -43,8 +47,12 @@ class ReportFile {
   void Discard() const noexcept;
 
  private:
+  ReportFile(std::string flag, std::filesystem::path path);
+
+  void OpenPlace(const OtherFiles& others);
   void RefuseOthers(const OtherFiles& others) const;
   void CheckPlace() const;
+  void RefuseForeign() const;
   void RemoveStalePart() const;
 
   std::string flag_;

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<Flag> PolicyOutputFlags() {
   return {
-      Value("output", "FILE", "write the best policy here, over what is there", &Config::output),
+      Value("output", "FILE", "write the best policy here, over an earlier one", &Config::output),
   };
 }
 

@@ -211,7 +211,7 @@ std::vector<Flag> ConvertFlags() {
 std::vector<Flag> ProfileFlags() {
   return {
       Value("output", "FILE",
-            "write the machine file here too, over what is there; one is cached anyway",
+            "write the machine file here too, over an earlier one; one is cached anyway",
             &Config::output),
       Switch("quick", "fewer and shorter rounds: about 20 s in place of 90", &Config::quick),
       DeviceFlag(),

@@ -279,7 +279,7 @@ std::vector<Flag> CalibrateFlags() {
           &Config::pareto),
       Value("per", "head|layer",
             "budgets of each KV head, or of each layer (head; layer where not h2o)", SetBudgetsPer),
-      Value("output", "FILE", "write the budgets here, a policy file, over what is there",
+      Value("output", "FILE", "write the budgets here, a policy file, over an earlier one",
             &Config::output),
       Integer("window", "tokens of a sample (640)", &Config::window, 2, kMaxTokens),
       Integer(

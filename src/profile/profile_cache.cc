@@ -104,7 +104,7 @@ std::optional<Machine> CachedProfile(const ProfileKey& key) {
 
 void CacheProfile(const fs::path& path, const Machine& machine) {
   MakeCacheFolder(path.parent_path());
-  ReportFile("machine cache", path, {}).Write(MachineJson(machine));
+  ReportFile::InOwnFolder("machine cache", path).Write(MachineJson(machine));
 }
 
 }  // namespace spillway

@@ -11,8 +11,9 @@
 namespace spillway {
 namespace {
 
-LineFault Unknown(std::string_view key, const KeyRules& rules, std::string_view advice) {
-  return {"unknown_key",
+LineFault Unknown(std::string_view code, std::string_view key, const KeyRules& rules,
+                  std::string_view advice) {
+  return {std::string(code),
           fmt::format("unknown key \"{}\"{}{}", Printable(key), rules.where, advice)};
 }
 
@@ -39,8 +40,9 @@ MaybeFault JudgeUnknownKey(std::string_view key, const KeyRules& rules, LineNote
   const auto other = std::ranges::find(rules.other_names, key, &OtherName::name);
   const std::string_view meant =
       other != rules.other_names.end() ? other->meant : NearestKey(key, rules);
-  if (!meant.empty()) return Unknown(key, rules, fmt::format("; did you mean \"{}\"?", meant));
-  if (rules.strict) return Unknown(key, rules, "; --strict takes no unknown keys");
+  if (!meant.empty())
+    return Unknown("unknown_key", key, rules, fmt::format("; did you mean \"{}\"?", meant));
+  if (rules.strict) return Unknown(kSurplusKey, key, rules, "; --strict takes no unknown keys");
   notes.passed_over.emplace_back(key);
   return std::nullopt;
 }

@@ -33,8 +33,11 @@ struct KeyRules {
   bool strict = false;                          // no key is passed over
 };
 
-// "unknown_key" for a key of at least four letters within two edits of a known one, for another
-// name of one, and for each where `rules` are strict; otherwise notes the key.
+// Code of a line's fault that is one with --strict only.
+inline constexpr std::string_view kSurplusKey = "surplus_key";
+
+// "unknown_key" for a key of at least four letters within two edits of a known one, and for another
+// name of one. Any other is a kSurplusKey where `rules` are strict; otherwise notes the key.
 MaybeFault JudgeUnknownKey(std::string_view key, const KeyRules& rules, LineNotes& notes);
 
 // JudgeUnknownKey for each key of `object` that is not `is_known`, unless its value is null.

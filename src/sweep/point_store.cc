@@ -188,7 +188,7 @@ PointResult PointStore::Keep(PointResult result, const std::string& label) {
 }
 
 void PointStore::WriteFile(const std::string& name, std::string_view text) const {
-  ReportFile("--output", folder_ / name, {}).Write(text);
+  ReportFile::InOwnFolder("--output", folder_ / name).Write(text);
 }
 
 }  // namespace spillway

@@ -9,6 +9,7 @@
 
 #include "spillway/error.h"
 #include "src/report/progress_text.h"  // GroupedText
+#include "src/requests/key_check.h"    // kSurplusKey
 
 namespace spillway {
 namespace {
@@ -103,12 +104,19 @@ std::string DoneByText(int64_t num_requests, const std::optional<Prediction>& pr
 }
 
 void RefuseBadLines(const Config& config, const InputScan& scan) {
-  if (!config.strict || scan.bad_lines.empty()) return;
-  const BadLines& first = scan.bad_lines.front();
+  if (!config.strict) return;
+  const BadLines* first = nullptr;
+  int64_t num_bad = 0;
+  for (const BadLines& bad : scan.bad_lines) {
+    if (bad.code == kSurplusKey) continue;
+    if (first == nullptr) first = &bad;
+    num_bad += bad.num_lines;
+  }
+  if (first == nullptr) return;
   throw Error(ErrorCode::kInput,
               fmt::format("{}: {} of {} cannot run: {}; correct the file or leave out --strict",
-                          NameOf(config), GroupedText(scan.num_lines - scan.num_requests),
-                          LinesText(scan.num_lines), Printable(first.first, kMaxMessage)));
+                          NameOf(config), GroupedText(num_bad), LinesText(scan.num_lines),
+                          Printable(first->first, kMaxMessage)));
 }
 
 }  // namespace spillway

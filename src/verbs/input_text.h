@@ -25,7 +25,7 @@ std::string PrefixText(const Workload& work, const Plan& plan);
 // empty where nothing is predicted.
 std::string DoneByText(int64_t num_requests, const std::optional<Prediction>& predicted);
 
-// With --strict. Throws: Error kInput: a line cannot run.
+// With --strict. Throws: Error kInput: a line cannot run, for another reason than a surplus key.
 void RefuseBadLines(const Config& config, const InputScan& scan);
 
 }  // namespace spillway

@@ -14,6 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kEarlier = "{\n  \"version\": 1,\n  \"older\": \"longer\"}";
+
 class ReportFileTest : public testing::Test {
  protected:
   ReportFileTest() : input_(folder_.Write("in.jsonl", "prompts")), output_(folder_ / "out.jsonl") {}
@@ -35,11 +37,28 @@ class ReportFileTest : public testing::Test {
 };
 
 TEST_F(ReportFileTest, AnEarlierReportIsReplaced) {
-  const fs::path path = folder_.Write("r.json", "an older and longer report");
+  const fs::path path = folder_.Write("r.json", kEarlier);
   folder_.Write("r.json.part", "of a run that was killed");
   EXPECT_EQ(Write(path), std::nullopt);
   EXPECT_EQ(FileText(path), "{}\n");
   EXPECT_FALSE(fs::exists(folder_ / "r.json.part"));
+}
+
+TEST_F(ReportFileTest, WhatIsNoReportIsNeverReplaced) {
+  for (const std::string content :
+       {"{\n  \"version\": \"1.0\"}", "{\"architectures\": []}", "notes\n"}) {
+    const fs::path path = folder_.Write("r.json", content);
+    EXPECT_EQ(Write(path), ErrorCode::kOutputExists) << content;
+    EXPECT_EQ(FileText(path), content);
+    ReportFile::InOwnFolder("cache", path).Write("{}\n");
+    EXPECT_EQ(FileText(path), "{}\n");
+  }
+}
+
+TEST_F(ReportFileTest, WhatHoldsNothingOrIsOfThisProgramIsReplaced) {
+  for (const std::string content : {"", kEarlier, "{\n  \"identity\": \"a\"\n}",
+                                    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}"})
+    EXPECT_EQ(Write(folder_.Write("r.json", content)), std::nullopt) << content;
 }
 
 TEST_F(ReportFileTest, TheInputIsNeverReplaced) {
@@ -79,12 +98,12 @@ TEST_F(ReportFileTest, AnotherReportIsNeverReplaced) {
 }
 
 TEST_F(ReportFileTest, WhatIsDiscardedLeavesTheEarlierOne) {
-  const fs::path path = folder_.Write("r.json", "earlier");
+  const fs::path path = folder_.Write("r.json", kEarlier);
   const ReportFile report("--report", path, {input_, output_, {}});
   const Descriptor part = report.Create();
   WriteAll(part, "{", "part");
   report.Discard();
-  EXPECT_EQ(FileText(path), "earlier");
+  EXPECT_EQ(FileText(path), kEarlier);
   EXPECT_FALSE(fs::exists(folder_ / "r.json.part"));
 }
 

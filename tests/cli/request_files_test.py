@@ -69,14 +69,22 @@ class Keys(RequestFileTest):
             self.assertIn('in.jsonl: key "row" is not known and passed over in 3 lines, the first is line 2', warning)
             self.assertEqual(len({harness.choice(line)["text"] for line in lines}), 1)
 
-    def test_with_strict_it_is_an_error_that_stops_the_run(self):
-        source = self.write([short(row=n) if n in (2, 4) else short(echo=False, other=None) for n in range(1, 6)])
+    def test_with_strict_it_is_an_error_of_its_lines(self):
+        records = [short(row=n) if n in (2, 4) else short(echo=False, other=None) for n in range(1, 6)]
+        self.generate(self.write(records), "--strict", status=21)
+        lines = harness.read_jsonl(self.output)
+        errors = [line["error"] and line["error"]["code"] for line in lines]
+        self.assertEqual(errors, [None, "surplus_key", None, "surplus_key", None])
+        self.assertIn('unknown key "row"', lines[1]["error"]["message"])
+        self.generate(self.write([short()]), "--strict", "--quiet", "--overwrite")
+
+    def test_with_strict_a_line_that_cannot_run_stops_the_run(self):
+        source = self.write([short(row=1), {"prompt": 5}, short(), {"prompt": 6}, short(promt="x")])
         result = self.generate(source, "--strict", status=20)
-        self.assertIn(b'in.jsonl: 2 of 5 lines cannot run: line 2: unknown key "row"', result.stderr)
+        self.assertIn(b"in.jsonl: 3 of 5 lines cannot run: line 2: ", result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 1)
         self.assertFalse(self.output.exists())
-        self.assertIn(b"2 of 5 lines", harness.run(self.binary, ["plan", "--input", source, "--strict"]).stderr)
-        self.generate(self.write([short()]), "--strict", "--quiet")
+        self.assertIn(b"3 of 5 lines", harness.run(self.binary, ["plan", "--input", source, "--strict"]).stderr)
 
     def test_what_cannot_run_is_told_before_the_run(self):
         records = [short(), {"prompt": 5}, short(row=1), {"prompt": 6}, {"prompt": "far " * 900, "max_tokens": 2000}, short(max_tokens=7)]
@@ -112,10 +120,10 @@ class Keys(RequestFileTest):
         result = harness.run(self.binary, ["plan", "--input", self.write([short(row=1)]), "--quiet"])
         self.assertIn(b'key "row" is not known', result.stderr)
 
-    def test_strict_refuses_what_was_answered_without_it(self):
+    def test_strict_does_not_go_on_with_what_was_answered_without_it(self):
         source = self.write([short(row=1)])
         self.generate(source, "--quiet")
-        self.generate(source, "--quiet", "--strict", "--resume", status=20)  # before anything is compared
+        self.generate(source, "--quiet", "--strict", "--resume", status=51)
 
     def test_score_passes_over_keys_too(self):
         source = self.write([{"text": "Once", "doc_id": 5, "echo": False, "context": None}, {"text": "Once", "top_p": 0.5}])
@@ -126,7 +134,7 @@ class Keys(RequestFileTest):
         self.assertEqual(good["num_tokens"], len(good["token_logprobs"]))
         self.assertEqual(bad["error"]["code"], "unsupported_value")
         strict = harness.run(self.binary, ["score", "--input", source, "--output", "-", "--quiet", "--strict"])
-        self.assertEqual((strict.status, strict.stdout), (20, b""))
+        self.assertEqual((strict.status, strict.stdout), (20, b""))  # for "top_p"
 
     def test_every_character_may_stand_in_a_prompt(self):
         """Those that end a string in C, or are called none, have tokens like others."""

@@ -289,7 +289,7 @@ TEST(Keys, OthersArePassedOverAndNoted) {
   strict.strict = true;
   for (const std::string& line : BothForms(R"("dataset_row":1)"))
     EXPECT_THAT(Outcome(Parse(line, strict)),
-                HasSubstr("unknown_key: line 1: unknown key \"dataset_row\""));
+                HasSubstr("surplus_key: line 1: unknown key \"dataset_row\""));
   for (const std::string& line : BothForms(R"("dataset_row":null,"echo":false)"))
     EXPECT_EQ(Outcome(Parse(line, strict)), "taken");
 }

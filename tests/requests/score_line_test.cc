@@ -199,7 +199,7 @@ TEST(ScoreLineTest, KeysOfOtherVerbsChangeNothingAtTheirNeutralValueOnly) {
   }
   ReaderOptions strict = Options();
   strict.strict = true;
-  EXPECT_EQ(FaultOf({{"text", "a"}, {"doc_id", 7}}, FakeTokenizer(), strict), "unknown_key");
+  EXPECT_EQ(FaultOf({{"text", "a"}, {"doc_id", 7}}, FakeTokenizer(), strict), "surplus_key");
 }
 
 TEST(ScoreLineTest, AKvPolicyThatEvictsIsFedFromTheContextOn) {
