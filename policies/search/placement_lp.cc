@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -124,6 +125,22 @@ std::string_view TimeRowName(std::size_t row_of_pass) {
 
 // Seconds that each limit is worth, and its name.
 using LimitCosts = std::vector<std::pair<double, std::string>>;
+
+// Solution in which memory may be exceeded and nothing else costs: what each tier lacks comes
+// behind the variables.
+LpSolution LeastShortage(LinearProgram program) {
+  std::ranges::fill(program.cost, 0.0);
+  for (LpRow& row : program.rows) row.coefficients.resize(kNumVariables + 3, 0.0);
+  for (std::size_t tier = 0; tier < 3; ++tier) {
+    program.rows[kMemoryRow + tier].coefficients[kNumVariables + tier] = -1.0;
+    program.cost.push_back(kShortageCost[tier]);
+    program.low.push_back(0.0);
+    program.high.push_back(std::numeric_limits<double>::infinity());
+  }
+  std::optional<LpSolution> solution = spillway::Solve(program);
+  SPILLWAY_CHECK(solution.has_value());
+  return *std::move(solution);
+}
 
 // Names of those that are worth naming, most costly first.
 std::string NamesOfLargest(LimitCosts costs, double block_s) {
@@ -468,23 +485,15 @@ PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
 }
 
 Shortage PlacementLp::ShortageOf(const Limits& limits) const {
-  LinearProgram program = Program(limits, Store::kByShare);
-  // Memory may be exceeded, and nothing else costs.
-  std::ranges::fill(program.cost, 0.0);
-  for (LpRow& row : program.rows) row.coefficients.resize(kNumVariables + 3, 0.0);
-  for (std::size_t tier = 0; tier < 3; ++tier) {
-    program.rows[kMemoryRow + tier].coefficients[kNumVariables + tier] = -1.0;
-    program.cost.push_back(kShortageCost[tier]);
-    program.low.push_back(0.0);
-    program.high.push_back(std::numeric_limits<double>::infinity());
-  }
-  const std::optional<LpSolution> solution = spillway::Solve(program);
-  SPILLWAY_CHECK(solution.has_value());
+  // As in Solve, the store on disk is whole or there is none.
+  const LpSolution with = LeastShortage(Program(limits, Store::kWhole));
+  const LpSolution without = LeastShortage(Program(limits, Store::kNone));
+  const LpSolution& least = with.cost < without.cost ? with : without;
   const auto missing = [&](Tier tier) {
-    return solution->x[kNumVariables + static_cast<std::size_t>(tier)];
+    return least.x[kNumVariables + static_cast<std::size_t>(tier)];
   };
   const Tier tier = *std::ranges::max_element(kAllTiers, {}, missing);
-  return {tier, static_cast<int64_t>(missing(tier) * kBytesUnit)};
+  return {tier, static_cast<int64_t>(std::ceil(missing(tier) * kBytesUnit))};
 }
 
 }  // namespace spillway

@@ -54,7 +54,7 @@ class PlacementLp {
   };
   // nullopt: nothing fits.
   std::optional<PlacementAnswer> Solve(const Limits& limits) const;
-  // Requires: Solve gives nullopt. The tier that lacks most with the least that is missing in all.
+  // Requires: Solve gives nullopt. The tier that lacks most where the least is missing in all.
   Shortage ShortageOf(const Limits& limits) const;
 
  private:

@@ -137,6 +137,17 @@ TEST(PolicySearch, NamesTheTierThatIsShort) {
   EXPECT_GT(result.shortage.bytes, int64_t{20} << 30);
 }
 
+// The disk has room for the weights that lie there but not for a store, which holds them all.
+TEST(PolicySearch, AStoreThatDoesNotFitIsShortOfDiskAndFitsWithAsMuchMore) {
+  Machine machine = T4();
+  machine.cap_bytes = {{int64_t{16} << 30, int64_t{1} << 30, int64_t{45} << 30}};
+  const SearchResult result = Search({"opt-30b", {512, 32}, 0}, machine);
+  ASSERT_FALSE(result.feasible());
+  EXPECT_EQ(result.shortage.tier, Tier::kDisk);
+  machine.cap_bytes[Tier::kDisk] += result.shortage.bytes + (1 << 20);
+  EXPECT_TRUE(Search({"opt-30b", {512, 32}, 0}, machine).feasible());
+}
+
 TEST(PolicySearch, KeepsWhatIsGiven) {
   GivenPolicy given;
   given.gpu_batch_size = 7;
