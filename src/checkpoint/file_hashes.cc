@@ -89,7 +89,7 @@ void FileHashes::Save() noexcept {
     if (!HasCache(memory_)) return;
     learned_.merge(Read(memory_));  // what other runs have learned meanwhile
     MakeCacheFolder(memory_.parent_path());
-    ReportFile("hashes of model files", memory_, {}).Write(TextOf(learned_));
+    ReportFile::InOwnFolder("hashes of model files", memory_).Write(TextOf(learned_));
     learned_.clear();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see the declaration
   }

@@ -70,9 +70,10 @@ std::string UsualNameOf(const std::string& name) {
   const std::string others = verbs.empty() ? ""
                                            : fmt::format("; {} {} it", fmt::join(verbs, ", "),
                                                          verbs.size() == 1 ? "has" : "have");
-  throw Error(ErrorCode::kFlag,
-              fmt::format("{}{}: unknown flag{}{}", where, Printable(name), others,
-                          Suggestion(UsualNameOf(name), Names(flags), "--")));
+  std::vector<std::string> known = Names(flags);
+  if (where == "--") known.insert(known.end(), {"config", "help"});  // not of a file
+  throw Error(ErrorCode::kFlag, fmt::format("{}{}: unknown flag{}{}", where, Printable(name),
+                                            others, Suggestion(UsualNameOf(name), known, "--")));
 }
 
 // Parser of the command line: CLI11 splits it into words; values are checked by the table's own

@@ -9,6 +9,7 @@
 
 #include "spillway/error.h"
 #include "src/base/hash.h"
+#include "src/base/isa.h"
 #include "src/base/thread_pool.h"
 #include "src/config/flags.h"
 #include "src/config/version.h"
@@ -81,7 +82,10 @@ Json PointIdentities::HostKey(const SweepPoint& point) {
     for (const fs::path& file : CachedProfiles())
       profiles[file.filename().string()] = FileHash(file);
   }
-  return {{"processor", processor_}, {"cores", NumPhysicalCores()}, {"profiles", profiles}};
+  return {{"processor", processor_},
+          {"isa", kernels::IsaName(kernels::BestIsa())},
+          {"cores", NumPhysicalCores()},
+          {"profiles", profiles}};
 }
 
 std::string PointIdentities::FileHash(const fs::path& path) {

@@ -48,10 +48,13 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
+// Flags are the file's alone; the instruction set is the machine's.
 std::vector<std::string> EnvironmentOfPoint() {
   std::vector<std::string> kept;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("SPILLWAY_")) kept.emplace_back(*variable);
+    const std::string_view text = *variable;
+    if (!text.starts_with("SPILLWAY_") || text.starts_with("SPILLWAY_ISA="))
+      kept.emplace_back(text);
   }
   return kept;
 }

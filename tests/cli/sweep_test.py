@@ -130,6 +130,11 @@ class Results(SweepTest):
         self.assertEqual({row["prompt_tokens"] for row in self.rows()}, {"16"})
         self.assertFalse((self.folder / "x.json").exists())
 
+    def test_another_instruction_set_makes_a_new_point(self):
+        self.sweep(SMALL)
+        self.sweep(SMALL, env={"SPILLWAY_ISA": "portable"})
+        self.assertEqual(len(self.points()), 4)
+
     def test_variables_that_are_left_out_are_named(self):
         diagnostics = self.sweep(SMALL, env={"SPILLWAY_PROMPT_LEN": "30", "SPILLWAY_QUIET": "1"}).stderr.decode()
         self.assertNotIn("SPILLWAY_QUIET", diagnostics)  # the sweep's own

@@ -170,6 +170,8 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"sweep", "g.toml", "--output", "d", "--verb", "plan"}, "expected bench or simulate"},
     {{"generate"}, "--input"},
     {{"generate", "a", "--outptu", "b"}, "did you mean --output?"},
+    {{"generate", "a", "--cofig", "b"}, "did you mean --config?"},
+    {{"generate", "a", "--hep"}, "did you mean --help?"},
     {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},
     {{"generate", "a", "b"}, "one word too many"},
     {{"generate", "a", "--threads", "8x"}, "--threads 8x"},
