@@ -57,7 +57,7 @@ struct Decode : DecodeFrame {
   // True: queries meet the codes of keys as whole numbers.
   bool HasNumbers() const { return Keys::kBits < 16 && !args.turns.exist(); }
   CodeQuery NumbersOf(int64_t query) const {
-    return {numbers + query * KvQueryFloats(args.head_dim), KvGroups(args.head_dim)};
+    return {numbers + query * KvQueryFloats(keys.dim()), KvGroups(keys.dim())};
   }
   void LoadQueries() const;
   // Scores of `count` slots of a step for the visit's queries, from `query` on, to `to`,
@@ -148,7 +148,7 @@ void Decode<Form, kDim>::ScoreCodes(const typename Keys::Step& step, int64_t vis
                                     int64_t query, float* to) const {
   if constexpr (Keys::kBits < 16) {
     const auto coded = keys.Coded(step);
-    const int64_t floats = KvQueryFloats(args.head_dim);
+    const int64_t floats = KvQueryFloats(keys.dim());
     const BlockMeans means = MeansAt(visit, step.slot);
     for (int64_t at = 0; at < count; at += kLanes) {
       if (keys.shares) {
@@ -177,8 +177,8 @@ void Decode<Form, kDim>::ScoreQueries(int64_t count, const float* of_queries, fl
                                       LinesAhead& ahead) const {
   for (int64_t at = 0; at < count; at += kLanes) {
     Simd::F dots[kQueries];
-    SharedDots<kQueries>{of_queries, run + at * padded_dim, padded_dim, args.head_dim}.Find(dots,
-                                                                                            ahead);
+    SharedDots<kQueries>{of_queries, run + at * padded_dim, padded_dim, keys.dim()}.Find(dots,
+                                                                                         ahead);
 #pragma GCC unroll 8
     for (int query = 0; query < kQueries; ++query)
       Simd::Store(to + query * kAttentionKeys + at, SoftCapped(dots[query], args.soft_cap));
@@ -260,8 +260,7 @@ template <typename Form, int64_t kDim>
 void Decode<Form, kDim>::AddShared(const typename Added::Step& step, int64_t count,
                                    const ValueArgs& add) const {
   if constexpr (Added::kBits < 16 && kCodedValueQueries > 0) {
-    if (group <= 2 * kCodedValueQueries)
-      return AddCodedValues<Added::kBits>(values.Coded(step), add, group);
+    if (group <= 2 * kCodedValueQueries) return AddCodedValues(values.Coded(step), add, group);
   }
   LinesAhead ahead = values.RunAhead(step, 2 * ValueParts(group));
   if constexpr (Added::kBits == 16 && kLanes >= 8) {
@@ -331,14 +330,14 @@ void Decode<Form, kDim>::Attend() {
   StoreOutputs();
 }
 
-// Heads of the usual dimensions have code of their own at 16 bits.
+// Heads of the usual dimensions have code of their own.
 template <typename Form>
 void DecodeForm(const DecodeTask& task) {
+  const int64_t head_dim = task.args->head_dim;
+  if (head_dim == 64) return Decode<Form, 64>(task).Attend();
+  if (head_dim == 128) return Decode<Form, 128>(task).Attend();
   if constexpr (!Form::kBoth.coded()) {
-    const int64_t head_dim = task.args->head_dim;
-    if (head_dim == 64) return Decode<Form, 64>(task).Attend();
     if (head_dim == 80) return Decode<Form, 80>(task).Attend();
-    if (head_dim == 128) return Decode<Form, 128>(task).Attend();
   }
   Decode<Form, 0>(task).Attend();
 }

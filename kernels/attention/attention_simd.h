@@ -141,7 +141,7 @@ struct Attend {
             Ahead<kValues>(begin)};
   }
   template <bool kValues>
-  auto Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>>;
+  auto Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>, 0>;
   template <bool kValues>
   WidenedBlock Widen(int64_t begin, int64_t count) const;
   WidenedBlock WidenKeys(int64_t begin, int64_t count) const;
@@ -166,7 +166,7 @@ struct Attend {
   void Run() const;
 
   template <int kCodeBits>
-  void ScoreSlots(const CodedBlock<kCodeBits>& keys, int64_t slot, const SlotBlock& block) const;
+  void ScoreSlots(const CodedBlock<kCodeBits, 0>& keys, int64_t slot, const SlotBlock& block) const;
   void ScoreCodes(const SlotBlock& block) const;
   void ScoresInPlace(const SlotBlock& block) const;
   void ValuesInPlace(const SlotBlock& block) const;
@@ -241,7 +241,7 @@ int64_t Attend<Form>::Ahead(int64_t begin) const {
 // where Ahead points is prefetched as they are visited.
 template <typename Form>
 template <bool kValues>
-auto Attend<Form>::Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>> {
+auto Attend<Form>::Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>, 0> {
   const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
   float* to = ranges;
   for (int64_t slot = begin; slot < begin + count; slot += kBlockSlots, to += floats) {
@@ -341,7 +341,7 @@ void Attend<Form>::Values(const SlotBlock& block, const WidenedBlock& values) co
 // Scores of kLanes keys of codes, for the block's queries.
 template <typename Form>
 template <int kCodeBits>
-void Attend<Form>::ScoreSlots(const CodedBlock<kCodeBits>& keys, int64_t slot,
+void Attend<Form>::ScoreSlots(const CodedBlock<kCodeBits, 0>& keys, int64_t slot,
                               const SlotBlock& block) const {
   float* scores = ScoresOf(block.begin) + block.first * kAttentionKeys + slot;
   const int64_t count = block.end - block.first;

@@ -85,7 +85,7 @@ struct NextRuns {
   NextRun far;
 };
 
-// kBits below 16: the cache holds codes, and kKv and kDim are not used. kDim: head_dim where it is
+// kBits below 16: the cache holds codes, and kKv is not used. kDim: head_dim where it is
 // known at compile time, else 0.
 template <typename Form, bool kValues, int64_t kDim>
 struct DecodePart {
@@ -98,8 +98,7 @@ struct DecodePart {
   const DecodeFrame& of;
   bool shares;          // a group of queries shares a run
   int64_t num_visits;   // of a step
-  int64_t code_bytes;   // of a token's K or V
-  int64_t token_bytes;  // of the same, min and scale included
+  int64_t token_bytes;  // of a token's K or V, min and scale included
   int64_t first_run;    // bytes from a KV block's begin to the task's first run there
   int64_t heads_ahead;  // from the run that is read to the one prefetched in its block
   int64_t part_bytes;   // of the next step's runs, prefetched in a visit
@@ -107,9 +106,13 @@ struct DecodePart {
   explicit DecodePart(const DecodeFrame& frame);
   // Divides by a constant, since this runs for each run of keys and of values.
   static_assert(kInPlaceQueries == 2);
+  int64_t dim() const { return kDim > 0 ? kDim : of.args.head_dim; }
+  int64_t code_bytes() const { return KvCodeBytes(dim(), kBits); }  // of a token's K or V
   int64_t HeadOf(int64_t visit) const { return num_visits == of.num_heads ? visit : visit / 2; }
   // Bytes of one head's keys, or values, in a KV block.
-  int64_t run_bytes() const { return kBlockSlots * (kDim > 0 ? 2 * kDim : token_bytes); }
+  int64_t run_bytes() const {
+    return kBlockSlots * (kDim > 0 ? KvTokenBytes(kDim, kBits) : token_bytes);
+  }
   // The run of the visit's KV head in the KV block of `slot`.
   const std::byte* Run(int64_t visit, int64_t slot) const {
     return BlockOf(of.row, slot, kBlockSlots, of.task.block_bytes) + first_run +
@@ -127,7 +130,7 @@ struct DecodePart {
   void FetchPart(int64_t visit, const NextRun& next) const;
   Step AheadInBlock(const Step& step, int64_t visit, const NextRun& next) const;
   Step AheadInTurn(const Step& step, int64_t visit, const NextRun& next) const;
-  CodedBlock<kBits> Coded(const Step& step) const;
+  CodedBlock<kBits, kDim> Coded(const Step& step) const;
   Runs RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
   void Widen(const Step& step, int64_t count) const;
   LinesAhead RunAhead(const Step& step, int64_t rounds) const;
@@ -138,7 +141,6 @@ DecodePart<Form, kValues, kDim>::DecodePart(const DecodeFrame& frame)
     : of(frame),
       shares(of.group > (kBits == 16 ? kInPlaceQueries : 1) || (!kValues && of.args.turns.exist())),
       num_visits(shares ? of.num_heads : of.num_queries),
-      code_bytes(KvCodeBytes(of.args.head_dim, kBits)),
       token_bytes(KvTokenBytes(of.args.head_dim, kBits)),
       first_run(of.task.kv_head_begin * run_bytes()),
       heads_ahead(MinOf(of.num_heads,
@@ -205,10 +207,10 @@ DecodePart<Form, kValues, kDim>::AheadInTurn(const Step& step, int64_t visit,
 }
 
 template <typename Form, bool kValues, int64_t kDim>
-CodedBlock<DecodePart<Form, kValues, kDim>::kBits> DecodePart<Form, kValues, kDim>::Coded(
+CodedBlock<DecodePart<Form, kValues, kDim>::kBits, kDim> DecodePart<Form, kValues, kDim>::Coded(
     const Step& step) const {
-  const auto* from = reinterpret_cast<const uint16_t*>(step.run + kBlockSlots * code_bytes);
-  const int64_t floats = kBlockSlots * 2 * KvGroups(of.args.head_dim);
+  const auto* from = reinterpret_cast<const uint16_t*>(step.run + kBlockSlots * code_bytes());
+  const int64_t floats = kBlockSlots * 2 * KvGroups(dim());
   for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(of.ranges + i, Simd::LoadHalf(from + i));
   return {step.run,         of.ranges,
           of.args.head_dim, of.task.block_bytes,
@@ -242,13 +244,12 @@ void DecodePart<Form, kValues, kDim>::Widen(const Step& step, int64_t count) con
     DecodeSlots(Coded(step), count, of.padded_dim, of.run);
     return;
   }
-  const int64_t dim = kDim > 0 ? kDim : of.args.head_dim;
   float* to = of.run;
   for (int64_t slot = 0; slot < count; ++slot, to += of.padded_dim) {
     const int64_t block = slot / kBlockSlots;
     const std::byte* from =
-        step.run + block * of.task.block_bytes + slot % kBlockSlots * code_bytes;
-    WidenToken<kKv>(from, dim, of.padded_dim, to);
+        step.run + block * of.task.block_bytes + slot % kBlockSlots * code_bytes();
+    WidenToken<kKv>(from, dim(), of.padded_dim, to);
   }
 }
 

@@ -77,13 +77,13 @@ inline int64_t ValueParts(int64_t group) { return DivideUp(group, int64_t{kValue
 constexpr int kCodedValueQueries = kLanes == 16 ? 4 : 0;
 
 // The same for kQ queries and a run of codes in one KV block, which are decoded in registers.
-template <int kBits, int kQ>
-void MulCodedValues(const CodedBlock<kBits>& values, const ValueArgs& args) {
+template <int kQ, int kBits, int64_t kDim>
+void MulCodedValues(const CodedBlock<kBits, kDim>& values, const ValueArgs& args) {
   const int64_t code_bytes = values.code_bytes();
   const BlockLines lines = values.LinesAt(0);
   const float* ranges = values.RangesAt(0);
   int64_t d = 0;
-  for (; d + kKvGroup <= values.head_dim; d += kKvGroup, ranges += values.kGroupFloats) {
+  for (; d + kKvGroup <= values.dim(); d += kKvGroup, ranges += values.kGroupFloats) {
     ValueSums<kQ, kGroupVectors> sums(args, d);
     const std::byte* codes = values.At(0) + d * kBits / 8;
     const int64_t visit = values.VisitOf(0, d / kKvGroup);
@@ -96,7 +96,7 @@ void MulCodedValues(const CodedBlock<kBits>& values, const ValueArgs& args) {
     sums.Store(args, d);
   }
   int64_t visit = values.VisitOf(0, d / kKvGroup);
-  for (; d < values.head_dim; d += kLanes, visit = lines.num_lines) {
+  for (; d < values.dim(); d += kLanes, visit = lines.num_lines) {
     ValueSums<kQ, 1> sums(args, d);
     const std::byte* codes = values.At(0) + d * kBits / 8;
     for (int64_t slot = 0; slot < args.end; ++slot, codes += code_bytes) {
@@ -198,10 +198,10 @@ void AddRunValues(const Run& run, const ValueArgs& args, int64_t group, LinesAhe
 }
 
 // The same of a run of codes: those of a large group are decoded more than once.
-template <int kBits>
-void AddCodedValues(const CodedBlock<kBits>& values, const ValueArgs& args, int64_t group) {
+template <int kBits, int64_t kDim>
+void AddCodedValues(const CodedBlock<kBits, kDim>& values, const ValueArgs& args, int64_t group) {
   ForParts<kCodedValueQueries>(args, group, [&](auto queries, const ValueArgs& part) {
-    MulCodedValues<kBits, queries.value>(values, part);
+    MulCodedValues<queries.value>(values, part);
   });
 }
 

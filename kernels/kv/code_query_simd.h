@@ -97,14 +97,14 @@ inline __attribute__((always_inline)) Simd::F AddProducts(Simd::F dots, Simd::F 
 }
 
 // q . k of kLanes slots from `slot`, which lie in one KV block, for one query.
-template <int kBits>
-Simd::F Dots(const CodeQuery& query, const CodedBlock<kBits>& keys, int64_t slot) {
+template <int kBits, int64_t kDim>
+Simd::F Dots(const CodeQuery& query, const CodedBlock<kBits, kDim>& keys, int64_t slot) {
   const int64_t code_bytes = keys.code_bytes();
   const BlockLines lines = keys.LinesAt(slot);
   const std::byte* codes = keys.At(slot);
   const float* ranges = keys.RangesAt(slot);
   Simd::F dots = Simd::Zero();
-  for (int64_t group = 0; group < query.num_groups; ++group) {
+  for (int64_t group = 0; group < keys.num_groups(); ++group) {
     const CodeProducts products(query.Numbers(group));
     const int64_t visit = keys.VisitOf(slot, group);
     const std::byte* at = codes;
@@ -135,12 +135,12 @@ struct CodeQueries {
 
 // The same for some queries, with the same bits. They share a group's codes, transposed so that a
 // register has some places of all slots.
-template <int kBits>
-void DotsOf(const CodeQueries& queries, const CodedBlock<kBits>& keys, int64_t slot) {
+template <int kBits, int64_t kDim>
+void DotsOf(const CodeQueries& queries, const CodedBlock<kBits, kDim>& keys, int64_t slot) {
   const std::byte* codes = keys.At(slot);
   const float* ranges = keys.RangesAt(slot);
   const BlockLines lines = keys.LinesAt(slot);
-  for (int64_t group = 0; group < queries.first.num_groups; ++group) {
+  for (int64_t group = 0; group < keys.num_groups(); ++group) {
     alignas(64) float tile[CodeProducts::kTileRows][Simd::kLanes];
     CodeProducts::LoadTile<kBits>(codes, keys.code_bytes(), tile);
     const Simd::Pair range = Simd::LoadPairs(ranges);

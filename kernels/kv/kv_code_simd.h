@@ -163,7 +163,8 @@ struct BlockLines {
 
 // 64 slots of K or V of one head as they lie in the cache. All of the last KV block may be read;
 // what lies in slots not yet written does not matter.
-template <int kBits>
+// kDim: head_dim where it is known at compile time, else 0.
+template <int kBits, int64_t kDim>
 struct CodedBlock {
   const std::byte* codes;  // of slot 0
   const float* ranges;     // [KV block][group][16][min, scale]
@@ -172,7 +173,9 @@ struct CodedBlock {
   int64_t ahead;        // bytes from what is read to what is prefetched meanwhile
   int64_t ahead_part;   // bytes of it for each slot
 
-  int64_t code_bytes() const { return KvCodeBytes(head_dim, kBits); }
+  int64_t dim() const { return kDim > 0 ? kDim : head_dim; }
+  int64_t num_groups() const { return KvGroups(dim()); }
+  int64_t code_bytes() const { return KvCodeBytes(dim(), kBits); }
   const std::byte* At(int64_t slot) const {
     return codes + slot / kKvCodedBlockSlots * block_bytes +
            slot % kKvCodedBlockSlots * code_bytes();
@@ -180,13 +183,13 @@ struct CodedBlock {
   // {min, scale} of a slot's first group; the next slot's are 2 floats on, the next group's
   // kGroupFloats.
   const float* RangesAt(int64_t slot) const {
-    return ranges + slot / kKvCodedBlockSlots * KvGroups(head_dim) * kGroupFloats +
+    return ranges + slot / kKvCodedBlockSlots * num_groups() * kGroupFloats +
            slot % kKvCodedBlockSlots * 2;
   }
   // Those of the KV block of `slot`. The visit of a slot's group: VisitOf.
   BlockLines LinesAt(int64_t slot) const {
     return {codes + slot / kKvCodedBlockSlots * block_bytes + ahead,
-            kKvCodedBlockSlots * ahead_part / 64, kKvCodedBlockSlots * KvGroups(head_dim)};
+            kKvCodedBlockSlots * ahead_part / 64, kKvCodedBlockSlots * num_groups()};
   }
   static int64_t VisitOf(int64_t slot, int64_t group) {
     return group * kKvCodedBlockSlots + slot % kKvCodedBlockSlots;
@@ -218,8 +221,9 @@ inline Simd::F DecodeVector(const std::byte* codes, const float* range) {
 }
 
 // Values of slots [0, count), in a KV block or more, to `to`, [slot][padded_dim].
-template <int kBits>
-void DecodeSlots(const CodedBlock<kBits>& block, int64_t count, int64_t padded_dim, float* to) {
+template <int kBits, int64_t kDim>
+void DecodeSlots(const CodedBlock<kBits, kDim>& block, int64_t count, int64_t padded_dim,
+                 float* to) {
   const int64_t code_bytes = block.code_bytes();
   for (int64_t begin = 0; begin < count; begin += kKvCodedBlockSlots) {
     const int64_t slots = MinOf(kKvCodedBlockSlots, count - begin);
@@ -228,7 +232,7 @@ void DecodeSlots(const CodedBlock<kBits>& block, int64_t count, int64_t padded_d
     const float* range = block.RangesAt(begin);
     float* out = to + begin * padded_dim;
     int64_t d = 0;
-    for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += block.kGroupFloats) {
+    for (; d + kKvGroup <= block.dim(); d += kKvGroup, range += block.kGroupFloats) {
       const int64_t visit = block.VisitOf(begin, d / kKvGroup);
       for (int64_t slot = 0; slot < slots; ++slot) {
         lines.Fetch(visit + slot);
@@ -240,10 +244,10 @@ void DecodeSlots(const CodedBlock<kBits>& block, int64_t count, int64_t padded_d
       }
     }
     for (int64_t slot = 0; slot < slots && d < padded_dim; ++slot) {
-      if (d < block.head_dim) lines.Fetch(block.VisitOf(begin, d / kKvGroup) + slot);
+      if (d < block.dim()) lines.Fetch(block.VisitOf(begin, d / kKvGroup) + slot);
       for (int64_t rest = d; rest < padded_dim; rest += Simd::kLanes) {
         const std::byte* at = codes + slot * code_bytes + rest * kBits / 8;
-        const bool is_there = rest < block.head_dim;
+        const bool is_there = rest < block.dim();
         Simd::Store(out + slot * padded_dim + rest,
                     is_there ? DecodeVector<kBits>(at, range + 2 * slot) : Simd::Zero());
       }
@@ -252,9 +256,9 @@ void DecodeSlots(const CodedBlock<kBits>& block, int64_t count, int64_t padded_d
 }
 
 // acc = acc + weights . values of some registers from element d, over slots [0, end), slot by slot.
-template <int kBits, int64_t kVectors>
-inline void AddValues(const CodedBlock<kBits>& values, int64_t d, int64_t end, const float* weights,
-                      Simd::F (&acc)[kVectors]) {
+template <int64_t kVectors, int kBits, int64_t kDim>
+inline void AddValues(const CodedBlock<kBits, kDim>& values, int64_t d, int64_t end,
+                      const float* weights, Simd::F (&acc)[kVectors]) {
   const int64_t code_bytes = values.code_bytes();
   for (int64_t begin = 0; begin < end; begin += kKvCodedBlockSlots) {
     const std::byte* at = values.At(begin) + d * kBits / 8;
@@ -279,21 +283,21 @@ inline void AddValues(const CodedBlock<kBits>& values, int64_t d, int64_t end, c
 }
 
 // sums = sums * factor + weights . values over slots [0, end), for one query.
-template <int kBits>
-void MulValues(const CodedBlock<kBits>& values, int64_t end, const float* weights, float factor,
-               float* sums) {
+template <int kBits, int64_t kDim>
+void MulValues(const CodedBlock<kBits, kDim>& values, int64_t end, const float* weights,
+               float factor, float* sums) {
   const Simd::F scaled = Simd::Set(factor);
   int64_t d = 0;
-  for (; d + kKvGroup <= values.head_dim; d += kKvGroup) {
+  for (; d + kKvGroup <= values.dim(); d += kKvGroup) {
     Simd::F acc[kGroupVectors];
     for (int64_t v = 0; v < kGroupVectors; ++v)
       acc[v] = Simd::Mul(Simd::Load(sums + d + v * Simd::kLanes), scaled);
-    AddValues<kBits, kGroupVectors>(values, d, end, weights, acc);
+    AddValues<kGroupVectors>(values, d, end, weights, acc);
     for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(sums + d + v * Simd::kLanes, acc[v]);
   }
-  for (; d < values.head_dim; d += Simd::kLanes) {
+  for (; d < values.dim(); d += Simd::kLanes) {
     Simd::F acc[1] = {Simd::Mul(Simd::Load(sums + d), scaled)};
-    AddValues<kBits, 1>(values, d, end, weights, acc);
+    AddValues<1>(values, d, end, weights, acc);
     Simd::Store(sums + d, acc[0]);
   }
 }
