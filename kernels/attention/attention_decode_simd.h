@@ -149,15 +149,16 @@ void Decode<Form, kDim>::ScoreCodes(const typename Keys::Step& step, int64_t vis
   if constexpr (Keys::kBits < 16) {
     const auto coded = keys.Coded(step);
     const int64_t floats = KvQueryFloats(keys.dim());
-    const BlockMeans means = MeansAt(visit, step.slot);
     for (int64_t at = 0; at < count; at += kLanes) {
       if (keys.shares) {
         DotsOf({NumbersOf(query), group, floats, to + at, kAttentionKeys}, coded, at);
       } else {
         Simd::Store(to + at, Dots(NumbersOf(query), coded, at));
       }
+      if (!args.means.exist() && args.soft_cap == 0.0F) continue;
       const int64_t queries = keys.shares ? group : 1;
-      FinishScores(means, at, count, {queries, q + query * padded_dim, to + at});
+      FinishScores(MeansAt(visit, step.slot), at, count,
+                   {queries, q + query * padded_dim, to + at});
     }
   }
 }
