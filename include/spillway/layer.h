@@ -174,7 +174,8 @@ enum class RopePairs { kHalves, kNeighbours };  // of the first `dims` of a head
 //   kDynamic: for a row longer than original_positions theta grows with its length.
 //   kLong: each is divided by its own factor, of one list for rows up to original_positions long
 //     and of another one for longer rows.
-enum class RopeScalingKind { kNone, kLinear, kLlama3, kYarn, kDynamic, kLong };
+//   kStill: nothing turns, so that a layer knows no positions.
+enum class RopeScalingKind { kNone, kLinear, kLlama3, kYarn, kDynamic, kLong, kStill };
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
@@ -220,10 +221,12 @@ struct Rotate {
   Rope rope;
 };
 
-// Each head of `x` is normed by itself (RMS), with one weight [head_dim] for all.
+// Each head of `x` is normed by itself (RMS), with one weight [size] for all. Heads that are normed
+// together are one.
 struct HeadNorm {
   Columns x;
   int64_t num_heads = 0;
+  int64_t size = 0;  // elements of a head
   TensorRef weight;
   float epsilon = 0.0F;
   float weight_offset = 0.0F;
@@ -240,10 +243,11 @@ struct Attend {
   TensorRef sinks = {};   // [num_heads]; absent: there are none
 };
 
-// x = cap * tanh(x / cap).
+// x = cap * tanh(scale * x / cap); without a cap scale * x.
 struct SoftCap {
   Buf x = Buf::kLogits;
-  float cap = 0.0F;
+  float cap = 0.0F;  // 0: none
+  float scale = 1.0F;
 };
 
 // Weights of a token's experts: the softmax over all scores, or over those of the chosen ones.

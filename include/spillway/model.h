@@ -61,18 +61,21 @@ struct ModelShape {
   bool qkv_bias = false;  // biases of models whose products do not all have one (linear_bias)
   bool out_bias = false;  // of the attention's last product
   bool mlp_bias = false;
-  Rope rope = {};            // dims 0: positions are not rotary
-  bool head_norm = false;    // queries and keys are normed, head by head, before they are turned
-  bool branch_norm = false;  // what attention and MLP add to the states is normed first
-  double norm_offset = 0.0;  // added to the weights of norms
-  double embed_scale = 1.0;  // of the tokens' embeddings
-  double score_scale = 0.0;  // of attention; 0: 1 / sqrt(head_dim)
-  bool score_sinks = false;  // attention has a learned sink for each query head
-  double score_cap = 0.0;    // soft caps of attention's scores and of the logits; 0: none
+  Rope rope = {};          // dims 0: positions are not rotary
+  bool head_norm = false;  // queries and keys are normed, head by head, before they are turned
+  bool joint_head_norm = false;  // all heads of them together
+  bool branch_norm = false;      // what attention and MLP add to the states is normed first
+  double norm_offset = 0.0;      // added to the weights of norms
+  double embed_scale = 1.0;      // of the tokens' embeddings
+  double score_scale = 0.0;      // of attention; 0: 1 / sqrt(head_dim)
+  bool score_sinks = false;      // attention has a learned sink for each query head
+  double score_cap = 0.0;        // soft caps of attention's scores and of the logits; 0: none
   double logit_cap = 0.0;
+  double logit_scale = 1.0;    // of the logits, before they are capped
   int64_t window = 0;          // tokens that one sees in a windowed layer, itself included; 0: all
   std::vector<bool> windowed;  // by decoder layer; empty: no layer is
   std::optional<Rope> window_rope;  // of windowed layers, where it is another one
+  std::vector<bool> unturned;       // decoder layers that know no positions; empty: none
   ExpertShape experts = {};
   // Types in memory, and token ids:
   DType dtype = DType::kF16;  // matrices, unless they are quantised
@@ -91,6 +94,10 @@ struct ModelShape {
 
 inline bool IsWindowed(const ModelShape& shape, int64_t decoder_layer) {
   return !shape.windowed.empty() && shape.windowed[static_cast<std::size_t>(decoder_layer)];
+}
+
+inline bool IsUnturned(const ModelShape& shape, int64_t decoder_layer) {
+  return !shape.unturned.empty() && shape.unturned[static_cast<std::size_t>(decoder_layer)];
 }
 
 inline bool HasExperts(const ModelShape& shape, int64_t decoder_layer) {

@@ -12,7 +12,7 @@ __global__ void __launch_bounds__(kThreads) SoftCapKernel(const SoftCapArgs args
 #pragma unroll
   for (int element = 0; element < kElements; ++element) {
     const int64_t at = first + element * kThreads;
-    if (at < args.count) args.x[at] = SoftCapped(args.x[at], args.cap);
+    if (at < args.count) args.x[at] = SoftCapped(args.scale * args.x[at], args.cap);
   }
 }
 

@@ -1,6 +1,6 @@
-// Soft cap, in place, fp32: x = cap * tanh(x / cap), which is nearly x where that is small and
-// never beyond the cap. An element's bits depend on that element only. Thread rule: one call at a
-// time per pool; the reference runs in any thread.
+// Soft cap, in place, fp32: x = cap * tanh(scale * x / cap), which is nearly scale * x where that
+// is small and never beyond the cap; without a cap scale * x. An element's bits depend on that
+// element only. Thread rule: one call at a time per pool; the reference runs in any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace spillway::kernels {
 struct SoftCapArgs {
   float* x = nullptr;  // [count]
   int64_t count = 0;
-  float cap = 0.0F;  // above 0
+  float cap = 0.0F;  // 0: none
+  float scale = 1.0F;
 };
 
 void SoftCap(const SoftCapArgs& args, ThreadPool& pool, Isa isa);

@@ -86,7 +86,7 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
       if (plan_.TurnsValues())
         size.turned += (shape.num_heads + shape.num_kv_heads) * shape.head_dim;
     } else if (const auto* heads = std::get_if<HeadNorm>(&op)) {
-      size.turned += heads->num_heads * plan_.shape.head_dim;
+      size.turned += heads->num_heads * heads->size;
     } else if (const auto* cap = std::get_if<SoftCap>(&op)) {
       size.turned += WidthOf(plan_.shape, cap->x);
     } else if (const auto* choose = std::get_if<Choose>(&op)) {

@@ -29,9 +29,9 @@ const Family& FamilyOf(const JsonNode& config) {
   const std::string name = config.Member("model_type").Text();
   if (const Family* family = FindFamily(name)) return *family;
   config.Refuse(ErrorCode::kModelUnsupported,
-                fmt::format("\"model_type\" is \"{}\", supported {}", Printable(name, 40),
+                fmt::format("\"model_type\" is \"{}\", supported {}", Printable(name, 30),
                             SupportedFamilies()),
-                "choose a model of that family");
+                "choose another model");
 }
 
 // True for a class in "auto_map" ("modeling_phi3.Phi3ForCausalLM") that is the family's own.

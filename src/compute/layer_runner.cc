@@ -116,8 +116,8 @@ void LayerRunner::RunNorm(const Norm& norm, const ProgramInput& input, OpSet& de
 
 void LayerRunner::RunHeadNorm(const HeadNorm& norm, const ProgramInput& input, OpSet& device) {
   const Rows x = RowsOf(norm.x.buf, input, device);
-  device.NormHeads({x.data + norm.x.begin, x.stride, input.rows, norm.num_heads,
-                    plan_.shape.head_dim, Vector(norm.weight), norm.epsilon, norm.weight_offset});
+  device.NormHeads({x.data + norm.x.begin, x.stride, input.rows, norm.num_heads, norm.size,
+                    Vector(norm.weight), norm.epsilon, norm.weight_offset});
 }
 
 // Heads that are turned before attention: where the cache rolls only the queries', which come
@@ -150,7 +150,7 @@ void LayerRunner::RunRotate(const Rotate& rotate, const ProgramInput& input, OpS
 void LayerRunner::RunSoftCap(const SoftCap& cap, const ProgramInput& input, OpSet& device) {
   const Rows x = RowsOf(cap.x, input, device);
   SPILLWAY_CHECK(x.stride == WidthOf(plan_.shape, cap.x));  // rows without gaps
-  device.SoftCap({x.data, input.rows * x.stride, cap.cap});
+  device.SoftCap({x.data, input.rows * x.stride, cap.cap, cap.scale});
 }
 
 void LayerRunner::RunProducts(std::span<const Op> linears, const ProgramInput& input,

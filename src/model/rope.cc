@@ -87,6 +87,8 @@ class Scaling {
         const float kept = 1.0F - ramp_->At(pair);
         return 1.0F / (factor_ * power) * (1.0F - kept) + 1.0F / power * kept;
       }
+      case RopeScalingKind::kStill:
+        return 0.0F;
       case RopeScalingKind::kLong: {
         const auto& factors = is_long_ ? scaling_.long_factors : scaling_.short_factors;
         return 1.0F / (static_cast<float>(factors[static_cast<std::size_t>(pair)]) * power);

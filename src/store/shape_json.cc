@@ -27,13 +27,14 @@ constexpr std::array<std::pair<Activation, std::string_view>, 7> kActivations = 
     {Activation::kClampedOffset, "clamped_offset"},
 }};
 
-constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 6> kRopeScalings = {{
+constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 7> kRopeScalings = {{
     {RopeScalingKind::kNone, "none"},
     {RopeScalingKind::kLinear, "linear"},
     {RopeScalingKind::kLlama3, "llama3"},
     {RopeScalingKind::kYarn, "yarn"},
     {RopeScalingKind::kDynamic, "dynamic"},
     {RopeScalingKind::kLong, "long"},
+    {RopeScalingKind::kStill, "still"},
 }};
 
 constexpr std::array kDTypes = {std::pair{DType::kF16, DTypeName(DType::kF16)},
@@ -196,6 +197,7 @@ void VisitBlock(Shape& shape, Visitor visit) {
   visit("out_bias", shape.out_bias, TwoOf{false, true});
   visit("mlp_bias", shape.mlp_bias, TwoOf{false, true});
   visit("head_norm", shape.head_norm, Usually{false});
+  visit("joint_head_norm", shape.joint_head_norm, Usually{false});
   visit("branch_norm", shape.branch_norm, Usually{false});
   visit("norm_offset", shape.norm_offset, Usually{0.0});
   visit("embed_scale", shape.embed_scale, Usually{1.0});
@@ -203,8 +205,10 @@ void VisitBlock(Shape& shape, Visitor visit) {
   visit("score_sinks", shape.score_sinks, Usually{false});
   visit("score_cap", shape.score_cap, Usually{0.0});
   visit("logit_cap", shape.logit_cap, Usually{0.0});
+  visit("logit_scale", shape.logit_scale, Usually{1.0});
   visit("window", shape.window, Usually{int64_t{0}});
   visit("windowed", shape.windowed, Usually{std::vector<bool>()});
+  visit("unturned", shape.unturned, Usually{std::vector<bool>()});
   visit("parallel_residual", shape.parallel_residual, Usually{false});
 }
 
@@ -325,8 +329,12 @@ void ReadBlock(const JsonNode& block, ModelShape& shape) {
   }
   if (const std::optional<JsonNode> experts = block.FindSet("experts"))
     ReadExperts(*experts, shape);
-  if (shape.windowed.empty() || std::ssize(shape.windowed) == shape.num_layers) return;
-  RefuseShape(block, "\"windowed\" is not one value for each layer");
+  const auto check = [&](const char* key, const std::vector<bool>& of_layers) {
+    if (of_layers.empty() || std::ssize(of_layers) == shape.num_layers) return;
+    RefuseShape(block, fmt::format("\"{}\" is not one value for each layer", key));
+  };
+  check("windowed", shape.windowed);
+  check("unturned", shape.unturned);
 }
 
 void CheckHeads(const ModelShape& shape, const JsonNode& json) {
@@ -367,10 +375,10 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
   ModelShape shape;
   VisitFields(shape, FieldReader{json});
   if (FindFamily(shape.family) == nullptr) {
-    json.Refuse(ErrorCode::kModelUnsupported,
-                fmt::format("\"family\" is \"{}\", supported {}", Printable(shape.family, 40),
-                            SupportedFamilies()),
-                "choose a model of that family");
+    json.Refuse(
+        ErrorCode::kModelUnsupported,
+        fmt::format("\"family\" is \"{}\", which is not supported", Printable(shape.family, 40)),
+        "choose another model");
   }
   shape.weight_bits = ReadWeightBits(json);
   if (const std::optional<JsonNode> block = json.FindSet("block")) ReadBlock(*block, shape);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/kernel_test_util.h"
@@ -18,12 +19,13 @@ INSTANTIATE_TEST_SUITE_P(Isas, SoftCapTest, testing::ValuesIn(SupportedIsas()), 
 TEST_P(SoftCapTest, AgreesWithTheOracle) {
   ThreadPool pool(2);
   for (const int64_t count : {0, 1, 15, 16, 17, 1000, 40000}) {
-    for (const float cap : {0.5F, 30.0F}) {
+    for (const auto& [cap, scale] :
+         {std::pair(0.5F, 1.0F), {30.0F, 1.0F}, {3.0F, 0.3F}, {0.0F, 0.0625F}}) {
       std::vector<float> ours = RandomFloats(count + 1, 1, 20.0F);
       ours.back() = kPoison;
       std::vector<float> expected = ours;
-      SoftCap({ours.data(), count, cap}, pool, GetParam());
-      SoftCapRef({expected.data(), count, cap});
+      SoftCap({ours.data(), count, cap, scale}, pool, GetParam());
+      SoftCapRef({expected.data(), count, cap, scale});
       for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
         ASSERT_NEAR(ours[i], expected[i], 4e-7F * std::abs(expected[i])) << count << " " << i;
       }

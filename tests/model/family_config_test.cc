@@ -164,6 +164,94 @@ TEST(Gemma3ConfigTest, ThePatternIsSixLayersLong) {
   EXPECT_EQ(shape.logit_cap, 0.0);
 }
 
+TEST(OlmoConfigTest, NormsAreBehindThePartsAndOfAllHeadsTogether) {
+  for (const char* family : {"olmo2", "olmo3"}) {
+    const ModelShape shape = ShapeOf(Tiny(family));
+    EXPECT_FALSE(shape.pre_norm || shape.head_norm || shape.qkv_bias || shape.tied_head);
+    EXPECT_TRUE(shape.branch_norm && shape.joint_head_norm && shape.final_norm);
+    EXPECT_EQ(shape.norm_epsilon, 1e-5);
+    EXPECT_EQ(shape.max_positions, 2048);
+    EXPECT_EQ(shape.eos, std::vector<TokenId>{});  // 50279 is none of so few tokens
+    EXPECT_TRUE(ShapeOf(Tiny(family, {{"attention_bias", true}})).out_bias);
+  }
+  EXPECT_EQ(ShapeOf(Tiny("olmo2")).rope.theta, 1e4);
+  EXPECT_TRUE(ShapeOf(Tiny("olmo2")).windowed.empty());
+}
+
+TEST(OlmoConfigTest, AScalingIsOfLayersWithoutAWindow) {
+  const json yarn = {{"rope_type", "yarn"},
+                     {"factor", 8.0},
+                     {"original_max_position_embeddings", 8192},
+                     {"attention_factor", 1.2}};
+  const json config = {{"rope_theta", 2e5},
+                       {"rope_scaling", yarn},
+                       {"sliding_window", 96},
+                       {"max_position_embeddings", 65536}};
+  const ModelShape shape = ShapeOf(Tiny("olmo3", config));
+  EXPECT_EQ(shape.windowed, (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(shape.window, 96);
+  EXPECT_EQ(shape.rope.scaling.kind, RopeScalingKind::kYarn);
+  EXPECT_EQ(shape.rope.theta, 2e5);
+  EXPECT_EQ(shape.window_rope->scaling.kind, RopeScalingKind::kNone);
+  EXPECT_EQ(shape.window_rope->theta, 2e5);
+  EXPECT_EQ(shape.max_positions, 65536);
+  const ModelShape usual = ShapeOf(Tiny("olmo3"));
+  EXPECT_EQ(usual.rope.theta, 5e5);
+  EXPECT_EQ(usual.window_rope->theta, 5e5);
+}
+
+TEST(SmolLm3ConfigTest, EveryFourthLayerKnowsNoPositions) {
+  const std::vector<bool> fourth = {false, false, false, true};
+  const ModelShape shape = ShapeOf(Tiny("smollm3"));
+  EXPECT_EQ(shape.unturned, fourth);
+  EXPECT_EQ(shape.rope.theta, 2e6);
+  EXPECT_TRUE(shape.tied_head);
+  EXPECT_TRUE(shape.windowed.empty());
+  EXPECT_EQ(ShapeOf(Tiny("smollm3", {{"no_rope_layer_interval", 2}})).unturned,
+            (std::vector<bool>{false, true, false, true}));
+  // The list goes before the interval, and on behind the last layer.
+  const json listed = {{"no_rope_layers", {0, 1, 1, 1, 0}}, {"no_rope_layer_interval", 2}};
+  EXPECT_EQ(ShapeOf(Tiny("smollm3", listed)).unturned,
+            (std::vector<bool>{true, false, false, false}));
+  ExpectRefusal(Tiny("smollm3", {{"no_rope_layers", {1, 1}}}), ErrorCode::kModelInconsistent,
+                "\"no_rope_layers\" has 2 entries for 4 layers");
+}
+
+TEST(SmolLm3ConfigTest, LayersWithoutPositionsHaveTheWindow) {
+  json config = {{"use_sliding_window", true}, {"sliding_window", 96}};
+  const ModelShape shape = ShapeOf(Tiny("smollm3", config));
+  EXPECT_EQ(shape.windowed, shape.unturned);
+  EXPECT_EQ(shape.window, 96);
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                           "full_attention"};
+  EXPECT_EQ(ShapeOf(Tiny("smollm3", config)).windowed,
+            (std::vector<bool>{true, false, false, false}));
+  config["use_sliding_window"] = false;
+  EXPECT_TRUE(ShapeOf(Tiny("smollm3", config)).windowed.empty());
+}
+
+// Everything divided by the factor of what is added to the states.
+TEST(GraniteConfigTest, FactorsAreThoseOfEmbeddingsScoresNormsAndLogits) {
+  const ModelShape plain = ShapeOf(Tiny("granite"));
+  EXPECT_EQ(plain.embed_scale, 1.0);
+  EXPECT_EQ(plain.score_scale, 1.0);  // of transformers, not of the heads
+  EXPECT_EQ(plain.logit_scale, 1.0);
+  EXPECT_EQ(plain.norm_epsilon, 1e-6);
+  const json factors = {{"embedding_multiplier", 12},
+                        {"residual_multiplier", 0.25},
+                        {"attention_multiplier", 0.0078125},
+                        {"logits_scaling", 16.0},
+                        {"rms_norm_eps", 1e-5}};
+  const ModelShape shape = ShapeOf(Tiny("granite", factors));
+  EXPECT_EQ(shape.embed_scale, 48.0);
+  EXPECT_EQ(shape.score_scale, 0.0078125);
+  EXPECT_EQ(shape.logit_scale, 0.0625);
+  EXPECT_DOUBLE_EQ(shape.norm_epsilon, 1.6e-4);
+  for (const char* key : {"residual_multiplier", "logits_scaling", "attention_multiplier"}) {
+    ExpectRefusal(Tiny("granite", {{key, 0.0}}), ErrorCode::kModelInconsistent, key);
+  }
+}
+
 TEST(FamilyConfigTest, WhatWouldChangeTheAnswerIsRefusedByName) {
   const ErrorCode kUnsupported = ErrorCode::kModelUnsupported;
   const ErrorCode kInconsistent = ErrorCode::kModelInconsistent;
@@ -249,8 +337,10 @@ TEST(FamilyConfigTest, StoresKeepEveryField) {
   const json ropes = {{"rope_parameters", OfEach(2e6, 3e4)},
                       {"final_logit_softcapping", 20.0},
                       {"query_pre_attn_scalar", 168}};
-  for (const json& config : {Tiny("mistral"), Tiny("qwen2"), Tiny("qwen3"), Tiny("gemma"),
-                             Tiny("gemma2"), Tiny("gemma3_text", ropes)}) {
+  for (const json& config :
+       {Tiny("mistral"), Tiny("qwen2"), Tiny("qwen3"), Tiny("gemma"), Tiny("gemma2"),
+        Tiny("gemma3_text", ropes), Tiny("olmo2"), Tiny("olmo3"), Tiny("smollm3"),
+        Tiny("granite", {{"logits_scaling", 8.0}})}) {
     SCOPED_TRACE(config.dump());
     const ModelShape shape = ShapeOf(config);
     const json written = ShapeToJson(shape);
@@ -263,6 +353,10 @@ TEST(FamilyConfigTest, StoresKeepEveryField) {
     EXPECT_EQ(read.logit_cap, shape.logit_cap);
     EXPECT_EQ(read.head_norm, shape.head_norm);
     EXPECT_EQ(read.branch_norm, shape.branch_norm);
+    EXPECT_EQ(read.joint_head_norm, shape.joint_head_norm);
+    EXPECT_EQ(read.pre_norm, shape.pre_norm);
+    EXPECT_EQ(read.unturned, shape.unturned);
+    EXPECT_EQ(read.logit_scale, shape.logit_scale);
   }
 }
 
@@ -270,6 +364,10 @@ TEST(FamilyConfigTest, AStoresLayersAreAllSaid) {
   json written = ShapeToJson(ShapeOf(Tiny("gemma2")));
   written["block"]["windowed"].erase(0);
   ExpectError(ErrorCode::kModelInconsistent, "\"windowed\"",
+              [&] { ShapeFromJson(written, "store"); });
+  written = ShapeToJson(ShapeOf(Tiny("smollm3")));
+  written["block"]["unturned"].erase(0);
+  ExpectError(ErrorCode::kModelInconsistent, "\"unturned\"",
               [&] { ShapeFromJson(written, "store"); });
 }
 

@@ -40,6 +40,44 @@ TEST(FamilyLayersTest, EverySixthLayerOfGemma3SeesAllWithPositionsOfItsOwn) {
   EXPECT_TRUE(OpsOf<SoftCap>(model.layers.back()).empty());
 }
 
+TEST(FamilyLayersTest, OlmoNormsWhatItAddsAndAllHeadsTogether) {
+  const Model model = BuiltIn("olmo-2-32b");
+  const LayerSpec& attention = AttentionOf(model, 0);
+  const std::vector<Norm> norms = OpsOf<Norm>(attention);
+  ASSERT_EQ(norms.size(), 1U);
+  EXPECT_EQ(norms[0].y, Buf::kHidden);
+  EXPECT_EQ(norms[0].plus, Buf::kHidden);
+  for (std::size_t at = 0; at < 3; ++at)
+    EXPECT_EQ(OpsOf<Linear>(attention).at(at).x, Buf::kHidden) << at;
+  const std::vector<HeadNorm> heads = OpsOf<HeadNorm>(attention);
+  ASSERT_EQ(heads.size(), 2U);
+  EXPECT_EQ(heads[0].num_heads, 1);
+  EXPECT_EQ(heads[0].size, 5120);
+  EXPECT_EQ(heads[1].size, 1024);
+  EXPECT_EQ(model.Tensor(heads[1].weight).rows, 1024);
+  EXPECT_EQ(OpsOf<Norm>(model.layers[2]).size(), 1U);
+}
+
+TEST(FamilyLayersTest, EveryFourthLayerOfSmolLm3TurnsNothing) {
+  const Model model = BuiltIn("smollm3-3b");
+  for (std::size_t layer = 0; layer < 36; ++layer) {
+    const Rope rope = OpsOf<Rotate>(AttentionOf(model, layer)).at(0).rope;
+    const std::vector<float> frequencies = InverseFrequencies(rope);
+    ASSERT_EQ(frequencies.size(), 64U);
+    EXPECT_EQ(frequencies.front(), layer % 4 == 3 ? 0.0F : 1.0F) << layer;
+    EXPECT_EQ(frequencies.back() == 0.0F, layer % 4 == 3) << layer;
+  }
+}
+
+TEST(FamilyLayersTest, GraniteScalesLogitsWithoutACap) {
+  const Model model = BuiltIn("granite-3.3-8b");
+  const SoftCap scale = OpsOf<SoftCap>(model.layers.back()).at(0);
+  EXPECT_EQ(scale.cap, 0.0F);
+  EXPECT_EQ(scale.scale, 0.0625F);
+  EXPECT_FLOAT_EQ(OpsOf<Gather>(model.layers.front()).at(0).scale, 12.0F / 0.22F);
+  EXPECT_EQ(OpsOf<Attend>(AttentionOf(model, 0)).at(0).scale, 0.0078125F);
+}
+
 TEST(FamilyLayersTest, GptOssHasSinksEverywhereAndAWindowInEveryOtherLayer) {
   const Model model = BuiltIn("gpt-oss-20b");
   int64_t decoder_layer = 0;

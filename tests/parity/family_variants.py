@@ -83,6 +83,35 @@ FAMILY_VARIANTS = {
         "model_type": "gemma3_text", "head_dim": 32, "num_attention_heads": 4, "query_pre_attn_scalar": 32,
         "sliding_window": 24, "num_hidden_layers": 3, "layer_types": [SLIDING, SLIDING, FULL], "rope_parameters": {
             FULL: {"rope_type": "default", "rope_theta": 1000000.0}, SLIDING: DEFAULT_ROPE}}),
+    "olmo2-plain": ("safetensors", 131, FOURS | {
+        "model_type": "olmo2", "num_key_value_heads": 8, "rope_theta": 500000.0, "torch_dtype": "bfloat16"}),
+    "olmo2-grouped-biased": ("sharded", 132, SMALL | {
+        "model_type": "olmo2", "attention_bias": True, "rope_parameters": {
+            "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}}),
+    # As published: YaRN in the layers without a window alone.
+    "olmo3-windowed": ("safetensors", 153, FOURS | {
+        "model_type": "olmo3", "num_hidden_layers": 3, "sliding_window": 24, "rope_theta": 500000, "torch_dtype": "bfloat16",
+        "layer_types": [SLIDING, SLIDING, FULL], "rope_scaling": {
+            "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64, "attention_factor": 1.2079441541679836,
+            "beta_fast": 32.0, "beta_slow": 1.0}}),
+    "olmo3-typed": ("sharded", 134, SMALL | {
+        "model_type": "olmo3", "num_hidden_layers": 3, "sliding_window": 9, "layer_types": [FULL, SLIDING, FULL],
+        "rope_parameters": {FULL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 20000.0}, SLIDING: DEFAULT_ROPE}}),
+    # As published: the fourth layer knows no positions.
+    "smollm3-plain": ("safetensors", 135, FOURS | {
+        "model_type": "smollm3", "num_hidden_layers": 4, "tie_word_embeddings": True, "rope_theta": 5000000.0,
+        "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0], "layer_types": [FULL] * 4, "max_window_layers": 28, "pretraining_tp": 2,
+        "use_sliding_window": False, "sliding_window": None, "torch_dtype": "bfloat16"}),
+    "smollm3-windowed": ("sharded", 146, SMALL | {
+        "model_type": "smollm3", "num_hidden_layers": 4, "no_rope_layer_interval": 2, "use_sliding_window": True,
+        "sliding_window": 20, "attention_bias": True, "mlp_bias": True}),
+    "granite-tied": ("safetensors", 137, FOURS | {
+        "model_type": "granite", "tie_word_embeddings": True, "embedding_multiplier": 0.8, "residual_multiplier": 0.7,
+        "attention_multiplier": 0.2, "logits_scaling": 0.7, "rope_theta": 10000000.0, "torch_dtype": "bfloat16"}),
+    "granite-biased": ("sharded", 138, SMALL | {
+        "model_type": "granite", "attention_bias": True, "mlp_bias": True, "embedding_multiplier": 12, "logits_scaling": 1.5,
+        "residual_multiplier": 0.22, "attention_multiplier": 0.0625}),
 }
 
 # As published, but of a shorter context.

@@ -151,6 +151,11 @@ CONFIGS = {
                             output_router_logits=False),
     "gpt_oss": _config_of("gpt_oss", "GptOssForCausalLM", router_aux_loss_coef=0.9, output_router_logits=False,
                           experts_per_token=4, initial_context_length=4096, swiglu_limit=7.0),
+    "granite": _config_of("granite", "GraniteForCausalLM", attention_bias=False, mlp_bias=False),
+    "olmo2": _config_of("olmo2", "Olmo2ForCausalLM", attention_bias=False),
+    "olmo3": _config_of("olmo3", "Olmo3ForCausalLM", attention_bias=False),
+    "smollm3": _config_of("smollm3", "SmolLM3ForCausalLM", attention_bias=False, mlp_bias=False, rms_norm_eps=1e-6,
+                          pad_token_id=1),
     "gemma": _config_of("gemma", "GemmaForCausalLM", **GEMMA, hidden_act="gelu_pytorch_tanh"),
     "gemma2": _config_of("gemma2", "Gemma2ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
     "gemma3_text": _config_of("gemma3_text", "Gemma3ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
@@ -267,6 +272,15 @@ def _initial_gemma_value(name, shape, config, generator):
     return 2 * value if "o_proj.weight" in name or "down_proj.weight" in name else value
 
 
+def _initial_olmo_value(name, shape, config, generator):
+    """Initial value of a tensor of OLMo, whose parts add normed values to the states: embeddings are as large, and queries and
+    keys, which are normed too, tell tokens apart."""
+    value = _initial_llama_value(name, shape, config, generator)
+    if "embed_tokens" in name:
+        return 1.5 * value / value.std()
+    return 1.4 * value if "q_norm" in name or "k_norm" in name else value
+
+
 def _initial_expert_value(name, shape, config, generator):
     """Initial value of a tensor of a model with experts: Llama's, with those of all experts of a layer in stacks."""
     value = _initial_llama_value(name, shape, config, generator)
@@ -312,7 +326,8 @@ def split_experts(config, state):
 
 INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value, "phi3": _initial_phi3_value} | dict.fromkeys(
     ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value) | dict.fromkeys(
-    ["mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value) | {"gpt_oss": _initial_gpt_oss_value}
+    ["mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value) | dict.fromkeys(
+    ["olmo2", "olmo3"], _initial_olmo_value) | {"gpt_oss": _initial_gpt_oss_value}
 
 
 # Names in published files that transformers 5 has given up in memory.

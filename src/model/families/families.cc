@@ -6,9 +6,10 @@
 namespace spillway {
 namespace {
 
-constexpr std::array kFamilies = {&kGemma,  &kGemma2, &kGemma3,   &kGpt2,    &kGptNeox,
-                                  &kGptOss, &kLlama,  &kMistral,  &kMixtral, &kOpt,
-                                  &kPhi3,   &kQwen2,  &kQwen2Moe, &kQwen3,   &kQwen3Moe};
+constexpr std::array kFamilies = {&kGemma,    &kGemma2,  &kGemma3,   &kGpt2,    &kGptNeox,
+                                  &kGptOss,   &kGranite, &kLlama,    &kMistral, &kMixtral,
+                                  &kOlmo2,    &kOlmo3,   &kOpt,      &kPhi3,    &kQwen2,
+                                  &kQwen2Moe, &kQwen3,   &kQwen3Moe, &kSmolLm3};
 
 }  // namespace
 

@@ -11,14 +11,18 @@ extern const Family kGemma3;
 extern const Family kGpt2;
 extern const Family kGptNeox;
 extern const Family kGptOss;
+extern const Family kGranite;
 extern const Family kLlama;
 extern const Family kMistral;
 extern const Family kMixtral;
+extern const Family kOlmo2;
+extern const Family kOlmo3;
 extern const Family kOpt;
 extern const Family kPhi3;
 extern const Family kQwen2;
 extern const Family kQwen2Moe;
 extern const Family kQwen3;
 extern const Family kQwen3Moe;
+extern const Family kSmolLm3;
 
 }  // namespace spillway

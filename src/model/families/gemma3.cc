@@ -19,40 +19,6 @@ constexpr double kTheta = 1e6;
 constexpr double kWindowTheta = 1e4;
 constexpr int64_t kPeriod = 6;  // of layers without a window
 
-// Rotary keys of one type of layers. `older` are those that transformers wrote before 5, which has
-// "rope_parameters" for each type; an older scaling beside them counts for each key that it has.
-Rope ReadRopeOf(const JsonNode& config, const char* layer_type, nlohmann::json older,
-                int64_t dims) {
-  nlohmann::json keys = config.value();
-  for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) keys.erase(key);
-  if (const std::optional<JsonNode> parameters = config.FindSet("rope_parameters")) {
-    keys["rope_parameters"] = parameters->Member(layer_type).value();
-    if (older.contains("rope_scaling") && older["rope_scaling"].is_object() &&
-        keys["rope_parameters"].is_object()) {
-      keys["rope_parameters"].update(older["rope_scaling"]);
-      older.erase("rope_scaling");
-    }
-  }
-  keys.update(older);
-  return ReadRope(JsonNode(keys, config.origin()), dims);
-}
-
-nlohmann::json ValueOr(const JsonNode& config, const char* key, double fallback) {
-  const std::optional<JsonNode> found = config.FindSet(key);
-  return found ? found->value() : nlohmann::json(fallback);
-}
-
-void ReadRopes(const JsonNode& config, ModelShape& shape) {
-  nlohmann::json full = {{"rope_theta", ValueOr(config, "rope_theta", kTheta)}};
-  if (const std::optional<JsonNode> scaling = config.FindSet("rope_scaling")) {
-    full["rope_scaling"] = scaling->value();
-  }
-  SetRope(ReadRopeOf(config, "full_attention", std::move(full), shape.head_dim), shape);
-  shape.window_rope = ReadRopeOf(
-      config, "sliding_attention",
-      {{"rope_theta", ValueOr(config, "rope_local_base_freq", kWindowTheta)}}, shape.head_dim);
-}
-
 ModelShape Read(const JsonNode& config) {
   ModelShape shape =
       ReadGemmaKeys(config,
@@ -64,7 +30,7 @@ ModelShape Read(const JsonNode& config) {
                      "layer_types", "query_pre_attn_scalar", "rope_local_base_freq",
                      "sliding_window", "sliding_window_pattern"});
   ReadGemmaParts(config, shape);
-  ReadRopes(config, shape);
+  ReadRopesOfTypes(config, {kTheta, "rope_local_base_freq", kWindowTheta}, shape);
   shape.head_norm = true;
   shape.logit_cap = ReadSoftCap(config, "final_logit_softcapping", 0.0);
   std::vector<bool> windowed = ReadLayerTypes(config, shape.num_layers);

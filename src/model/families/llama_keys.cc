@@ -45,6 +45,29 @@ void ReadHeads(const JsonNode& config, int64_t usual_dim, ModelShape& shape) {
   if (shape.head_dim % 2 != 0) config.Refuse("\"head_dim\" is odd, and its halves are turned");
 }
 
+// Rotary keys of one type of layers. `older` are those that transformers wrote before 5; an older
+// scaling beside them counts for each key that it has.
+Rope ReadRopeOf(const JsonNode& config, const char* layer_type, nlohmann::json older,
+                int64_t dims) {
+  nlohmann::json keys = config.value();
+  for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) keys.erase(key);
+  if (const std::optional<JsonNode> parameters = config.FindSet("rope_parameters")) {
+    keys["rope_parameters"] = parameters->Member(layer_type).value();
+    if (older.contains("rope_scaling") && older["rope_scaling"].is_object() &&
+        keys["rope_parameters"].is_object()) {
+      keys["rope_parameters"].update(older["rope_scaling"]);
+      older.erase("rope_scaling");
+    }
+  }
+  keys.update(older);
+  return ReadRope(JsonNode(keys, config.origin()), dims);
+}
+
+nlohmann::json ValueOr(const JsonNode& config, std::string_view key, double fallback) {
+  const std::optional<JsonNode> found = config.FindSet(key);
+  return found ? found->value() : nlohmann::json(fallback);
+}
+
 }  // namespace
 
 ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
@@ -60,9 +83,10 @@ ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
   shape.max_positions =
       config.Integer("max_position_embeddings", kPositionRange, defaults.max_positions);
   shape.activation = ReadActivation(config, defaults.activation_key, defaults.activation);
-  shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", 1e-6);
+  shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", defaults.norm_epsilon);
   shape.tied_head = config.Boolean("tie_word_embeddings", defaults.tied_head);
-  if (!defaults.own_rope) SetRope(ReadRope(config, shape.head_dim), shape);
+  if (!defaults.own_rope)
+    SetRope(ReadRope(config, shape.head_dim, {.usual_theta = defaults.theta}), shape);
   return shape;
 }
 
@@ -83,6 +107,16 @@ std::vector<bool> ReadLayerTypes(const JsonNode& config, int64_t num_layers) {
   if (std::ssize(windowed) == num_layers) return windowed;
   config.Refuse(
       fmt::format("\"layer_types\" has {} entries for {} layers", windowed.size(), num_layers));
+}
+
+void ReadRopesOfTypes(const JsonNode& config, const RopesOfTypes& of, ModelShape& shape) {
+  nlohmann::json full = {{"rope_theta", ValueOr(config, "rope_theta", of.theta)}};
+  if (const std::optional<JsonNode> scaling = config.FindSet("rope_scaling"))
+    full["rope_scaling"] = scaling->value();
+  SetRope(ReadRopeOf(config, "full_attention", std::move(full), shape.head_dim), shape);
+  shape.window_rope =
+      ReadRopeOf(config, "sliding_attention",
+                 {{"rope_theta", ValueOr(config, of.window_key, of.window_theta)}}, shape.head_dim);
 }
 
 int64_t ReadWindow(const JsonNode& config, int64_t fallback) {

@@ -16,6 +16,8 @@ struct LlamaDefaults {
   bool own_rope = false;  // the family's own file reads it
   std::string_view activation_key = "hidden_act";
   std::string_view activation = "silu";
+  double norm_epsilon = 1e-6;
+  double theta = 10000.0;
 };
 
 // Shape of Llama's block without biases. Keys that are neither shared nor among `own` are refused,
@@ -26,6 +28,17 @@ ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
 // "layer_types", one "full_attention" or "sliding_attention" for each decoder layer; empty where
 // there are none. Throws: Error kModelInconsistent, kModelUnsupported.
 std::vector<bool> ReadLayerTypes(const JsonNode& config, int64_t num_layers);
+
+// Rotary positions of models whose full layers and windowed ones have their own.
+struct RopesOfTypes {
+  double theta;                 // of full layers, where config.json has none
+  std::string_view window_key;  // what it calls the windowed layers' before transformers 5
+  double window_theta;          // where it has none
+};
+
+// "rope_parameters" for each type of layers, or as transformers wrote them before 5: a scaling is
+// then the full layers'. Throws: as ReadRope.
+void ReadRopesOfTypes(const JsonNode& config, const RopesOfTypes& of, ModelShape& shape);
 
 // "sliding_window": `fallback` where there is no such key, 0 where it is null.
 // Throws: Error kModelInconsistent.

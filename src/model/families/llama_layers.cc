@@ -37,8 +37,9 @@ class LlamaLayers {
     model_.BeginLayer(ComputePart::kHead);
     model_.Add(NormOf("norm", Buf::kHidden));
     model_.AddLogits(Buf::kHidden, table);
-    if (shape_.logit_cap != 0.0) {
-      model_.Add(SoftCap{Buf::kLogits, static_cast<float>(shape_.logit_cap)});
+    if (shape_.logit_cap != 0.0 || shape_.logit_scale != 1.0) {
+      model_.Add(SoftCap{Buf::kLogits, static_cast<float>(shape_.logit_cap),
+                         static_cast<float>(shape_.logit_scale)});
     }
   }
 
@@ -77,9 +78,25 @@ class LlamaLayers {
   int64_t ColsOf(Buf x) const { return x == Buf::kInner ? shape_.ffn_size : WidthOf(shape_, x); }
 
   void AddHeadNorm(const std::string& name, Columns heads, int64_t num_heads) {
-    const TensorRef weight = model_.Vector(name + ".weight", shape_.head_dim);
-    model_.Add(HeadNorm{heads, num_heads, weight, static_cast<float>(shape_.norm_epsilon),
+    const int64_t together = shape_.joint_head_norm ? num_heads : 1;
+    const int64_t size = together * shape_.head_dim;
+    const TensorRef weight = model_.Vector(name + ".weight", size);
+    model_.Add(HeadNorm{heads, num_heads / together, size, weight,
+                        static_cast<float>(shape_.norm_epsilon),
                         static_cast<float>(shape_.norm_offset)});
+  }
+
+  // Adds the norm of the states that a part reads, where it reads them normed.
+  void AddPreNorm(const std::string& name) {
+    if (shape_.pre_norm) model_.Add(NormOf(name, Buf::kNormed));
+  }
+  Buf BlockIn() const { return shape_.pre_norm ? Buf::kNormed : Buf::kHidden; }
+
+  Rope RopeOfLayer(int64_t decoder_layer) const {
+    Rope rope =
+        IsWindowed(shape_, decoder_layer) && shape_.window_rope ? *shape_.window_rope : shape_.rope;
+    if (IsUnturned(shape_, decoder_layer)) rope.scaling = {RopeScalingKind::kStill};
+    return rope;
   }
 
   static std::vector<TensorSource> SourcesOf(TensorSource fused, const char* suffix) {
@@ -92,24 +109,23 @@ class LlamaLayers {
     const std::string name = layer + "self_attn.";
     const int64_t q = shape_.num_heads * shape_.head_dim;
     const int64_t kv = shape_.num_kv_heads * shape_.head_dim;
-    model_.Add(NormOf(layer + "input_layernorm", Buf::kNormed));
+    AddPreNorm(layer + "input_layernorm");
     const auto add = [&](const char* part, int64_t begin, int64_t rows) {
       const TensorSource fused = {name + "qkv_proj", begin, q + 2 * kv};
       model_.Add(
-          Product({name + part, rows, shape_.qkv_bias, fused}, Buf::kNormed, {Buf::kQkv, begin}));
+          Product({name + part, rows, shape_.qkv_bias, fused}, BlockIn(), {Buf::kQkv, begin}));
     };
     add("q_proj", 0, q);
     add("k_proj", q, kv);
     add("v_proj", q + kv, kv);
-    if (shape_.head_norm) {
+    if (shape_.head_norm || shape_.joint_head_norm) {
       AddHeadNorm(name + "q_norm", {Buf::kQkv}, shape_.num_heads);
       AddHeadNorm(name + "k_norm", {Buf::kQkv, q}, shape_.num_kv_heads);
     }
-    const bool windowed = IsWindowed(shape_, decoder_layer);
-    const Rope& rope = windowed && shape_.window_rope ? *shape_.window_rope : shape_.rope;
-    model_.Add(Rotate{{Buf::kQkv}, shape_.num_heads + shape_.num_kv_heads, rope});
+    model_.Add(
+        Rotate{{Buf::kQkv}, shape_.num_heads + shape_.num_kv_heads, RopeOfLayer(decoder_layer)});
     Attend attend = {.scale = ScoreScale(), .soft_cap = static_cast<float>(shape_.score_cap)};
-    if (windowed) attend.window = shape_.window;
+    if (IsWindowed(shape_, decoder_layer)) attend.window = shape_.window;
     if (shape_.score_sinks) attend.sinks = model_.Vector(name + "sinks", shape_.num_heads);
     model_.Add(attend);
     AddToStates({name + "o_proj", shape_.hidden_size, shape_.out_bias}, Buf::kAttended,
@@ -118,17 +134,16 @@ class LlamaLayers {
 
   void AddMlp(const std::string& layer) {
     const std::string name = layer + "mlp.";
-    model_.Add(NormOf(
-        layer + (shape_.branch_norm ? "pre_feedforward_layernorm" : "post_attention_layernorm"),
-        Buf::kNormed));
+    AddPreNorm(layer +
+               (shape_.branch_norm ? "pre_feedforward_layernorm" : "post_attention_layernorm"));
     const int64_t ffn = shape_.ffn_size;
     const TensorSource gates = {name + "gate_up_proj", 0, 2 * ffn};
     const TensorSource ups = {name + "gate_up_proj", ffn, 2 * ffn};
     Linear gate =
-        Product({name + "gate_proj", ffn, shape_.mlp_bias, gates}, Buf::kNormed, {Buf::kGate});
+        Product({name + "gate_proj", ffn, shape_.mlp_bias, gates}, BlockIn(), {Buf::kGate});
     gate.activation = shape_.activation;
     model_.Add(gate);
-    Linear up = Product({name + "up_proj", ffn, shape_.mlp_bias, ups}, Buf::kNormed, {Buf::kInner});
+    Linear up = Product({name + "up_proj", ffn, shape_.mlp_bias, ups}, BlockIn(), {Buf::kInner});
     up.times = Buf::kGate;
     model_.Add(up);
     AddToStates({name + "down_proj", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner,
