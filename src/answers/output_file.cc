@@ -13,6 +13,7 @@
 
 #include "spillway/error.h"
 #include "src/answers/output_stream.h"
+#include "src/base/lock_holder.h"
 #include "src/base/system_error.h"
 
 namespace spillway {
@@ -114,9 +115,7 @@ Descriptor OutputFile::OpenExistingPart(int access) const {
                 fmt::format("{}: is no regular file but would be written; remove it", name));
   }
   Descriptor part = place_.Open(place_.part_name(), access);
-  if (part.valid() && ::flock(part.get(), LOCK_EX | LOCK_NB) != 0) {
-    ThrowInUse();
-  }
+  if (part.valid() && ::flock(part.get(), LOCK_EX | LOCK_NB) != 0) ThrowInUse();
   return part;
 }
 
@@ -153,9 +152,10 @@ void OutputFile::RemoveStale(const std::filesystem::path& path,
 }
 
 void OutputFile::ThrowInUse() const {
+  const Descriptor part = place_.Open(place_.part_name(), O_RDONLY);
   throw Error(ErrorCode::kRunInUse,
-              fmt::format("{}: another run is writing it; wait or give another --output",
-                          Printable(part_path().string())));
+              fmt::format("{}: another run{} is writing it; wait or give another --output",
+                          Printable(part_path().string()), LockHolderText(part)));
 }
 
 // A file beside the output that was not there.
@@ -172,9 +172,7 @@ void OutputFile::OpenPart() {
   // that came between the two calls has taken the file for a stale one, and removed it.
   const bool taken = ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   struct stat status {};
-  if (taken || (::fstat(file.get(), &status) == 0 && status.st_nlink == 0)) {
-    ThrowInUse();
-  }
+  if (taken || (::fstat(file.get(), &status) == 0 && status.st_nlink == 0)) ThrowInUse();
   file_ = std::move(file);
 }
 

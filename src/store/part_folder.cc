@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/base/lock_holder.h"
 #include "src/store/companions.h"
 #include "src/store/store_table.h"
 
@@ -128,10 +129,11 @@ bool PartFolder::Claim() {
   if (!part_.valid()) ThrowPath(place_.part_name());
   // Without locks (some network filesystems) only the exclusive creation of files is left.
   if (::flock(part_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    const std::string holder = LockHolderText(part_);
     part_ = Descriptor();  // not ours to remove
     throw Error(ErrorCode::kRunInUse,
-                fmt::format("{}: another process is converting the model; wait for it",
-                            Printable(place_.part_name())));
+                fmt::format("{}: another process{} is converting the model; wait for it",
+                            Printable(place_.part_name()), holder));
   }
   return SameFolder(part_.get(), place_.folder().get(), place_.part_name());
 }

@@ -13,6 +13,7 @@
 #include "spillway/error.h"
 #include "src/base/hash.h"
 #include "src/base/json_text.h"
+#include "src/base/lock_holder.h"
 #include "src/base/report_file.h"
 #include "src/base/system_error.h"
 #include "src/sweep/run_point.h"  // PointCommand
@@ -109,8 +110,10 @@ Descriptor Lock(const fs::path& folder) {
   if (!lock.valid())
     ThrowSystemError(errno, named + ": cannot be opened", ErrorCode::kPath, "give another folder");
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw Error(ErrorCode::kRunInUse,
-                named + ": another sweep is at work there; wait for it or give another folder");
+    throw Error(
+        ErrorCode::kRunInUse,
+        fmt::format("{}: another sweep{} is at work there; wait for it or give another folder",
+                    named, LockHolderText(lock)));
   }
   return lock;
 }

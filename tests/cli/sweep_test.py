@@ -281,7 +281,7 @@ class Stopped(SweepTest):
     def test_one_sweep_at_a_time(self):
         process = self.start(SLOW_FIRST)
         self.wait_for(self.running)
-        self.assertIn("another sweep", self.refusal(SLOW_FIRST, status=50))
+        self.assertIn(f"another sweep (process {process.pid}) is at work", self.refusal(SLOW_FIRST, status=50))
         process.terminate()
         process.communicate(timeout=60 * harness.SLOWDOWN)
         self.assertEqual(process.returncode, 75)
