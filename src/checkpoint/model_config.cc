@@ -29,9 +29,9 @@ const Family& FamilyOf(const JsonNode& config) {
   const std::string name = config.Member("model_type").Text();
   if (const Family* family = FindFamily(name)) return *family;
   config.Refuse(ErrorCode::kModelUnsupported,
-                fmt::format("\"model_type\" is \"{}\", supported {}", Printable(name, 30),
-                            SupportedFamilies()),
-                "choose another model");
+                fmt::format("\"model_type\" is \"{}\", which is not supported; nearest are {}",
+                            Printable(name, 40), FamiliesLike(name)),
+                "choose a model of one that docs/models.md lists");
 }
 
 // True for a class in "auto_map" ("modeling_phi3.Phi3ForCausalLM") that is the family's own.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/suggestion.h"
 
 namespace spillway {
 namespace {
@@ -90,10 +91,11 @@ constexpr std::array<std::string_view, 42> kGeneral = {"_attn_implementation",
 
 }  // namespace
 
-std::string SupportedFamilies() {
-  std::vector<std::string_view> names;
-  for (const Family* family : Families()) names.push_back(family->model_type);
-  return fmt::format("{} {}", names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
+std::string FamiliesLike(std::string_view model_type) {
+  constexpr std::size_t kMost = 6;
+  std::vector<std::string> names;
+  for (const Family* family : Families()) names.emplace_back(family->model_type);
+  return fmt::format("{}", fmt::join(NearestWords(model_type, std::move(names), kMost), ", "));
 }
 
 Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback) {

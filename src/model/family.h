@@ -48,8 +48,8 @@ std::span<const Family* const> Families();
 // Null when there is none of that type.
 const Family* FindFamily(std::string_view model_type);
 
-// Text for messages: "are gpt2, opt"; without more marks it fits into one.
-std::string SupportedFamilies();
+// Names of the families with the most similar names, for messages: "qwen3, qwen2, ...".
+std::string FamiliesLike(std::string_view model_type);
 
 // Far above any published model, and low enough that no product of two of them leaves 64 bits.
 inline constexpr IntegerRange kLayerRange = {1, 4096};

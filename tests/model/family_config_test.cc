@@ -230,6 +230,50 @@ TEST(SmolLm3ConfigTest, LayersWithoutPositionsHaveTheWindow) {
   EXPECT_TRUE(ShapeOf(Tiny("smollm3", config)).windowed.empty());
 }
 
+TEST(GlmConfigTest, HalfOfAHeadTurnsByNeighbours) {
+  for (const char* family : {"glm", "glm4"}) {
+    const ModelShape shape = ShapeOf(Tiny(family));
+    EXPECT_EQ(shape.head_dim, 128);
+    EXPECT_EQ(shape.rope.dims, 64);
+    EXPECT_EQ(shape.rope.pairs, RopePairs::kNeighbours);
+    EXPECT_EQ(shape.norm_epsilon, 1.5625e-7);
+    EXPECT_TRUE(shape.pre_norm && shape.qkv_bias);
+    EXPECT_FALSE(shape.out_bias);
+    EXPECT_EQ(shape.branch_norm, std::string_view(family) == "glm4");
+    EXPECT_EQ(ShapeOf(Tiny(family, {{"partial_rotary_factor", 1.0}})).rope.dims, 128);
+    EXPECT_FALSE(ShapeOf(Tiny(family, {{"attention_bias", false}})).qkv_bias);
+    json few = Tiny(family);
+    few.erase("num_key_value_heads");
+    EXPECT_EQ(ShapeOf(few).num_kv_heads, 2);
+  }
+}
+
+TEST(Exaone4ConfigTest, LayersWithoutAWindowKnowNoPositionsWhereThereIsOne) {
+  json config = {{"sliding_window", 96}};
+  ModelShape shape = ShapeOf(Tiny("exaone4", config));
+  EXPECT_FALSE(shape.pre_norm || shape.joint_head_norm);
+  EXPECT_TRUE(shape.branch_norm && shape.head_norm);
+  EXPECT_EQ(shape.windowed, (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(shape.unturned, (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ(shape.window, 96);
+  config["sliding_window_pattern"] = "LLLG";  // as published, beside "layer_types"
+  ExpectRefusal(Tiny("exaone4", config), ErrorCode::kModelInconsistent, "\"layer_types\"");
+  config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention",
+                           "full_attention"};
+  shape = ShapeOf(Tiny("exaone4", config));
+  EXPECT_EQ(shape.unturned, (std::vector<bool>{false, true, false, true}));
+  const ModelShape whole = ShapeOf(Tiny("exaone4", {{"sliding_window", nullptr}}));
+  EXPECT_TRUE(whole.windowed.empty() && whole.unturned.empty());
+}
+
+TEST(SeedOssConfigTest, BiasesAreThoseOfQueriesKeysAndValues) {
+  const ModelShape shape = ShapeOf(Tiny("seed_oss"));
+  EXPECT_TRUE(shape.qkv_bias);
+  EXPECT_FALSE(shape.out_bias || shape.mlp_bias);
+  EXPECT_EQ(shape.head_dim, 128);
+  EXPECT_TRUE(ShapeOf(Tiny("seed_oss", {{"attention_out_bias", true}})).out_bias);
+}
+
 // Everything divided by the factor of what is added to the states.
 TEST(GraniteConfigTest, FactorsAreThoseOfEmbeddingsScoresNormsAndLogits) {
   const ModelShape plain = ShapeOf(Tiny("granite"));
@@ -339,8 +383,8 @@ TEST(FamilyConfigTest, StoresKeepEveryField) {
                       {"query_pre_attn_scalar", 168}};
   for (const json& config :
        {Tiny("mistral"), Tiny("qwen2"), Tiny("qwen3"), Tiny("gemma"), Tiny("gemma2"),
-        Tiny("gemma3_text", ropes), Tiny("olmo2"), Tiny("olmo3"), Tiny("smollm3"),
-        Tiny("granite", {{"logits_scaling", 8.0}})}) {
+        Tiny("gemma3_text", ropes), Tiny("olmo2"), Tiny("olmo3"), Tiny("smollm3"), Tiny("glm4"),
+        Tiny("exaone4"), Tiny("seed_oss"), Tiny("granite", {{"logits_scaling", 8.0}})}) {
     SCOPED_TRACE(config.dump());
     const ModelShape shape = ShapeOf(config);
     const json written = ShapeToJson(shape);

@@ -58,6 +58,20 @@ TEST(FamilyLayersTest, OlmoNormsWhatItAddsAndAllHeadsTogether) {
   EXPECT_EQ(OpsOf<Norm>(model.layers[2]).size(), 1U);
 }
 
+TEST(FamilyLayersTest, GlmHasItsOwnNamesOfNorms) {
+  const Model model = BuiltIn("glm-4-9b-0414");
+  std::vector<std::string> names;
+  for (const std::size_t layer : {1, 2}) {
+    for (const Norm& norm : OpsOf<Norm>(model.layers[layer]))
+      names.push_back(model.Tensor(norm.weight).name);
+  }
+  const std::string layer = "layers.0.";
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                layer + "input_layernorm.weight", layer + "post_self_attn_layernorm.weight",
+                layer + "post_attention_layernorm.weight", layer + "post_mlp_layernorm.weight"}));
+}
+
 TEST(FamilyLayersTest, EveryFourthLayerOfSmolLm3TurnsNothing) {
   const Model model = BuiltIn("smollm3-3b");
   for (std::size_t layer = 0; layer < 36; ++layer) {

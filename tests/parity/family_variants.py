@@ -106,6 +106,22 @@ FAMILY_VARIANTS = {
     "smollm3-windowed": ("sharded", 146, SMALL | {
         "model_type": "smollm3", "num_hidden_layers": 4, "no_rope_layer_interval": 2, "use_sliding_window": True,
         "sliding_window": 20, "attention_bias": True, "mlp_bias": True}),
+    # As the releases of 2024: biases, and as published, fewer KV heads than usual.
+    "glm-biased": ("safetensors", 161, FOURS | {"model_type": "glm", "torch_dtype": "bfloat16"}),
+    "glm4-plain": ("safetensors", 162, FOURS | {"model_type": "glm4", "torch_dtype": "bfloat16"}),
+    "glm4-scaled": ("sharded", 163, SMALL | {
+        "model_type": "glm4", "head_dim": 32, "attention_bias": True, "rope_parameters": {
+            "rope_type": "linear", "factor": 2.0, "rope_theta": 20000.0, "partial_rotary_factor": 0.25}}),
+    # As published: layers without a window know no positions.
+    "exaone4-hybrid": ("safetensors", 164, FOURS | {
+        "model_type": "exaone4", "num_hidden_layers": 3, "sliding_window": 24, "sliding_window_pattern": "LLLG",
+        "layer_types": [SLIDING, SLIDING, FULL], "rope_theta": 1000000, "torch_dtype": "bfloat16", "rope_scaling": {
+            "rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}}),
+    "exaone4-full": ("sharded", 165, SMALL | {
+        "model_type": "exaone4", "sliding_window": None, "layer_types": [FULL, FULL]}),
+    "seedoss-plain": ("safetensors", 166, FOURS | {
+        "model_type": "seed_oss", "rope_theta": 10000000.0, "residual_dropout": 0.1, "torch_dtype": "bfloat16"}),
     "granite-tied": ("safetensors", 137, FOURS | {
         "model_type": "granite", "tie_word_embeddings": True, "embedding_multiplier": 0.8, "residual_multiplier": 0.7,
         "attention_multiplier": 0.2, "logits_scaling": 0.7, "rope_theta": 10000000.0, "torch_dtype": "bfloat16"}),

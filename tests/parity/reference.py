@@ -151,6 +151,11 @@ CONFIGS = {
                             output_router_logits=False),
     "gpt_oss": _config_of("gpt_oss", "GptOssForCausalLM", router_aux_loss_coef=0.9, output_router_logits=False,
                           experts_per_token=4, initial_context_length=4096, swiglu_limit=7.0),
+    "exaone4": _config_of("exaone4", "Exaone4ForCausalLM"),
+    "glm": _config_of("glm", "GlmForCausalLM", attention_bias=True, partial_rotary_factor=0.5, pad_token_id=1),
+    "glm4": _config_of("glm4", "Glm4ForCausalLM", attention_bias=False, partial_rotary_factor=0.5, pad_token_id=1),
+    "seed_oss": _config_of("seed_oss", "SeedOssForCausalLM", attention_bias=True, attention_out_bias=False, mlp_bias=False,
+                           pad_token_id=1, rms_norm_eps=1e-6),
     "granite": _config_of("granite", "GraniteForCausalLM", attention_bias=False, mlp_bias=False),
     "olmo2": _config_of("olmo2", "Olmo2ForCausalLM", attention_bias=False),
     "olmo3": _config_of("olmo3", "Olmo3ForCausalLM", attention_bias=False),
@@ -273,7 +278,7 @@ def _initial_gemma_value(name, shape, config, generator):
 
 
 def _initial_olmo_value(name, shape, config, generator):
-    """Initial value of a tensor of OLMo, whose parts add normed values to the states: embeddings are as large, and queries and
+    """Initial value of a tensor of OLMo or EXAONE, whose parts add normed values to the states: embeddings are as large, and queries and
     keys, which are normed too, tell tokens apart."""
     value = _initial_llama_value(name, shape, config, generator)
     if "embed_tokens" in name:
@@ -327,7 +332,7 @@ def split_experts(config, state):
 INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value, "phi3": _initial_phi3_value} | dict.fromkeys(
     ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value) | dict.fromkeys(
     ["mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value) | dict.fromkeys(
-    ["olmo2", "olmo3"], _initial_olmo_value) | {"gpt_oss": _initial_gpt_oss_value}
+    ["olmo2", "olmo3", "exaone4"], _initial_olmo_value) | {"gpt_oss": _initial_gpt_oss_value}
 
 
 # Names in published files that transformers 5 has given up in memory.

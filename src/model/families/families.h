@@ -5,9 +5,12 @@
 
 namespace spillway {
 
+extern const Family kExaone4;
 extern const Family kGemma;
 extern const Family kGemma2;
 extern const Family kGemma3;
+extern const Family kGlm;
+extern const Family kGlm4;
 extern const Family kGpt2;
 extern const Family kGptNeox;
 extern const Family kGptOss;
@@ -23,6 +26,7 @@ extern const Family kQwen2;
 extern const Family kQwen2Moe;
 extern const Family kQwen3;
 extern const Family kQwen3Moe;
+extern const Family kSeedOss;
 extern const Family kSmolLm3;
 
 }  // namespace spillway

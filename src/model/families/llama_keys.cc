@@ -31,11 +31,13 @@ constexpr std::array<std::string_view, 15> kShared = {"head_dim",
 // A window of 1 would leave a token nothing but itself.
 constexpr IntegerRange kWindowRange = {2, kPositionRange.high};
 
-void ReadHeads(const JsonNode& config, int64_t usual_dim, ModelShape& shape) {
+void ReadHeads(const JsonNode& config, const LlamaDefaults& defaults, ModelShape& shape) {
   shape.num_heads = config.Member("num_attention_heads").Integer(kHeadRange);
-  shape.num_kv_heads = config.Integer("num_key_value_heads", kHeadRange, shape.num_heads);
-  if (config.FindSet("head_dim") || usual_dim != 0) {
-    shape.head_dim = config.Integer("head_dim", kHeadRange, usual_dim);
+  shape.num_kv_heads =
+      config.Integer("num_key_value_heads", kHeadRange,
+                     defaults.num_kv_heads > 0 ? defaults.num_kv_heads : shape.num_heads);
+  if (config.FindSet("head_dim") || defaults.head_dim != 0) {
+    shape.head_dim = config.Integer("head_dim", kHeadRange, defaults.head_dim);
   } else {
     shape.head_dim = EvenHeadDim(config, {"hidden_size", "num_attention_heads"}, shape);
   }
@@ -79,7 +81,7 @@ ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
   shape.num_layers = config.Member("num_hidden_layers").Integer(kLayerRange);
   shape.hidden_size = shape.embed_size = config.Member("hidden_size").Integer(kSizeRange);
   shape.ffn_size = config.Member("intermediate_size").Integer(kFfnRange);
-  ReadHeads(config, defaults.head_dim, shape);
+  ReadHeads(config, defaults, shape);
   shape.max_positions =
       config.Integer("max_position_embeddings", kPositionRange, defaults.max_positions);
   shape.activation = ReadActivation(config, defaults.activation_key, defaults.activation);

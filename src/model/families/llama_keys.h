@@ -18,6 +18,7 @@ struct LlamaDefaults {
   std::string_view activation = "silu";
   double norm_epsilon = 1e-6;
   double theta = 10000.0;
+  int64_t num_kv_heads = 0;  // 0: as many as heads of queries
 };
 
 // Shape of Llama's block without biases. Keys that are neither shared nor among `own` are refused,

@@ -12,8 +12,13 @@ namespace {
 
 class LlamaLayers {
  public:
-  LlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model)
-      : shape_(shape), experts_(experts), model_(model) {}
+  struct Names {
+    ExpertNames experts = {};
+    BranchNorms norms = {};
+  };
+
+  LlamaLayers(const ModelShape& shape, const Names& names, ModelBuilder& model)
+      : shape_(shape), names_(names), model_(model) {}
 
   void AddAll() {
     model_.BeginLayer(ComputePart::kEmbedding);
@@ -29,7 +34,7 @@ class LlamaLayers {
       model_.BeginLayer(ComputePart::kMlp, decoder_layer);
       if (HasExperts(shape_, decoder_layer)) {
         const Norm norm = NormOf(name + "post_attention_layernorm", Buf::kExpertIn);
-        AddExpertLayers(shape_, decoder_layer, name, experts_, norm, model_);
+        AddExpertLayers(shape_, decoder_layer, name, names_.experts, norm, model_);
       } else {
         AddMlp(name);
       }
@@ -128,14 +133,15 @@ class LlamaLayers {
     if (IsWindowed(shape_, decoder_layer)) attend.window = shape_.window;
     if (shape_.score_sinks) attend.sinks = model_.Vector(name + "sinks", shape_.num_heads);
     model_.Add(attend);
-    AddToStates({name + "o_proj", shape_.hidden_size, shape_.out_bias}, Buf::kAttended,
-                layer + "post_attention_layernorm");
+    AddToStates({name + "o_proj", shape_.hidden_size, shape_.out_bias}, Buf::kAttended, layer,
+                names_.norms.after_attention);
   }
 
   void AddMlp(const std::string& layer) {
     const std::string name = layer + "mlp.";
-    AddPreNorm(layer +
-               (shape_.branch_norm ? "pre_feedforward_layernorm" : "post_attention_layernorm"));
+    AddPreNorm(fmt::format("{}{}", layer,
+                           shape_.branch_norm ? names_.norms.before_mlp
+                                              : std::string_view("post_attention_layernorm")));
     const int64_t ffn = shape_.ffn_size;
     const TensorSource gates = {name + "gate_up_proj", 0, 2 * ffn};
     const TensorSource ups = {name + "gate_up_proj", ffn, 2 * ffn};
@@ -146,15 +152,16 @@ class LlamaLayers {
     Linear up = Product({name + "up_proj", ffn, shape_.mlp_bias, ups}, BlockIn(), {Buf::kInner});
     up.times = Buf::kGate;
     model_.Add(up);
-    AddToStates({name + "down_proj", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner,
-                layer + "post_feedforward_layernorm");
+    AddToStates({name + "down_proj", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner, layer,
+                names_.norms.after_mlp);
   }
 
   // Adds a product to the states; of a shape with norms behind the parts its norm of that name.
-  void AddToStates(const ProductSpec& of, Buf x, const std::string& norm_name) {
+  void AddToStates(const ProductSpec& of, Buf x, const std::string& layer,
+                   std::string_view norm_name) {
     if (shape_.branch_norm) {
       model_.Add(Product(of, x, {Buf::kNormed}));
-      Norm norm = NormOf(norm_name, Buf::kHidden);
+      Norm norm = NormOf(fmt::format("{}{}", layer, norm_name), Buf::kHidden);
       norm.x = Buf::kNormed;
       norm.plus = Buf::kHidden;
       model_.Add(norm);
@@ -171,18 +178,22 @@ class LlamaLayers {
   }
 
   const ModelShape& shape_;
-  const ExpertNames& experts_;
+  const Names& names_;
   ModelBuilder& model_;
 };
 
 }  // namespace
 
 void AddLlamaLayers(const ModelShape& shape, ModelBuilder& model) {
-  AddLlamaLayers(shape, {}, model);
+  LlamaLayers(shape, {}, model).AddAll();
+}
+
+void AddLlamaLayers(const ModelShape& shape, const BranchNorms& norms, ModelBuilder& model) {
+  LlamaLayers(shape, {.norms = norms}, model).AddAll();
 }
 
 void AddLlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model) {
-  LlamaLayers(shape, experts, model).AddAll();
+  LlamaLayers(shape, {.experts = experts}, model).AddAll();
 }
 
 }  // namespace spillway

@@ -3,12 +3,24 @@
 // them.
 #pragma once
 
+#include <string_view>
+
 #include "src/model/families/expert_layers.h"  // ExpertNames
 #include "src/model/model_builder.h"
 
 namespace spillway {
 
 void AddLlamaLayers(const ModelShape& shape, ModelBuilder& model);
+
+// Norms of a decoder layer with norms behind its parts, without ".weight".
+struct BranchNorms {
+  std::string_view after_attention = "post_attention_layernorm";
+  std::string_view before_mlp = "pre_feedforward_layernorm";
+  std::string_view after_mlp = "post_feedforward_layernorm";
+};
+
+// Layers of Llama's block where such norms have names of their own.
+void AddLlamaLayers(const ModelShape& shape, const BranchNorms& norms, ModelBuilder& model);
 
 // Layers of Llama's block where experts have names of their own.
 void AddLlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model);

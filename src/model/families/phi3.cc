@@ -19,10 +19,9 @@ void RefuseOtherScalings(const JsonNode& config, const RopeScaling& scaling) {
 }
 
 ModelShape Read(const JsonNode& config) {
-  ModelShape shape = ReadLlamaKeys(config, {.max_positions = 4096},
+  ModelShape shape = ReadLlamaKeys(config, {.max_positions = 4096, .norm_epsilon = 1e-5},
                                    {"embd_pdrop", "resid_pdrop", "sliding_window"});
   RefuseOtherScalings(config, shape.rope.scaling);
-  shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", 1e-5);
   if (const int64_t window = ReadWindow(config, 0); window != 0) {
     const std::vector<bool> all(static_cast<std::size_t>(shape.num_layers), true);
     SetWindows(config, window, all, shape);

@@ -44,7 +44,7 @@ void ReadWindows(const JsonNode& config, ModelShape& shape) {
 // transformers reads no "max_window_layers" in this family, and published files have it.
 ModelShape Read(const JsonNode& config) {
   ModelShape shape =
-      ReadLlamaKeys(config, {.max_positions = 32768, .tied_head = true, .theta = 2e6},
+      ReadLlamaKeys(config, {.max_positions = 32768, .tied_head = true, .theta = 2e6, .num_kv_heads = 4},
                     {"attention_bias", "mlp_bias", "no_rope_layers", "no_rope_layer_interval",
                      "layer_types", "use_sliding_window", "sliding_window", "max_window_layers"});
   shape.qkv_bias = shape.out_bias = config.Boolean("attention_bias", false);
