@@ -42,13 +42,15 @@ bool Touches(const fs::path& report, const fs::path& file) {
   return SamePlace(report, file) || SamePlace(PartPathOf(report), file);
 }
 
-// Reports, policies and machines; traces; costs that calibrate has found.
-constexpr std::string_view kBeginnings[] = {"{\n  \"version\": 1,", "{\"displayTimeUnit\":\"ms\",",
-                                            "{\n  \"identity\": "};
+// Reports, policies and machines; traces; costs that calibrate has found. Without white space,
+// which other programs write otherwise.
+constexpr std::string_view kBeginnings[] = {R"({"version":1,)", R"({"displayTimeUnit":"ms",)",
+                                            R"({"identity":)"};
 
 bool BeginsAsOurs(const Descriptor& file, const std::string& name) {
   char begin[64];
-  const std::string_view text(begin, ReadSome(file, begin, sizeof(begin), name));
+  std::string text(begin, ReadSome(file, begin, sizeof(begin), name));
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; });
   return std::ranges::any_of(kBeginnings,
                              [&](std::string_view ours) { return text.starts_with(ours); });
 }

@@ -56,8 +56,9 @@ TEST_F(ReportFileTest, WhatIsNoReportIsNeverReplaced) {
 }
 
 TEST_F(ReportFileTest, WhatHoldsNothingOrIsOfThisProgramIsReplaced) {
-  for (const std::string content : {"", kEarlier, "{\n  \"identity\": \"a\"\n}",
-                                    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}"})
+  for (const std::string content :
+       {"", kEarlier, "{\"version\":1,\"other\":2}", "{\n  \"identity\": \"a\"\n}",
+        "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}"})
     EXPECT_EQ(Write(folder_.Write("r.json", content)), std::nullopt) << content;
 }
 
