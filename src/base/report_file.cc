@@ -83,11 +83,15 @@ ReportFile::ReportFile(std::string flag, fs::path path)
 ReportFile::ReportFile(std::string flag, fs::path path, const OtherFiles& others)
     : ReportFile(std::move(flag), std::move(path)) {
   OpenPlace(others);
-  if (place_.valid()) RefuseForeign();
+  if (!place_.valid()) return;
+  RefuseForeign(place_.name());
+  RefuseForeign(place_.part_name());
+  RefuseRun();
 }
 
 ReportFile ReportFile::InOwnFolder(std::string flag, fs::path path) {
   ReportFile file(std::move(flag), std::move(path));
+  file.in_own_folder_ = true;
   file.OpenPlace({});
   return file;
 }
@@ -107,7 +111,6 @@ void ReportFile::OpenPlace(const OtherFiles& others) {
                      "give a file in a folder that exists");
   }
   CheckPlace();
-  RemoveStalePart();
 }
 
 std::string ReportFile::Named() const {
@@ -141,14 +144,24 @@ void ReportFile::CheckPlace() const {
   }
 }
 
-void ReportFile::RefuseForeign() const {
-  const auto status = place_.StatusOf(place_.name());
-  if (!status || status->st_size == 0) return;
-  const Descriptor file = place_.Open(place_.name(), O_RDONLY);
+void ReportFile::RefuseForeign(const std::string& name) const {
+  const auto status = place_.StatusOf(name);
+  if (!status || WhyNoFile(*status) != nullptr || status->st_size == 0) return;
+  const Descriptor file = place_.Open(name, O_RDONLY);
   if (file.valid() && BeginsAsOurs(file, Named())) return;
-  throw Error(
-      ErrorCode::kOutputExists,
-      Named() + ": holds what is no such file of spillway's; remove it or give another name");
+  throw Error(ErrorCode::kOutputExists,
+              fmt::format("{}{}: holds what is no such file of spillway's; remove it or give "
+                          "another name",
+                          Named(), name == place_.name() ? "" : ".part"));
+}
+
+// What an interrupted run has left beside its output: its .part may still be empty.
+void ReportFile::RefuseRun() const {
+  for (const char* suffix : {".journal", ".ahead"}) {
+    if (!place_.StatusOf(place_.name() + suffix)) continue;
+    throw Error(ErrorCode::kOutputExists,
+                Named() + ": is the output of an interrupted run; give another name");
+  }
 }
 
 void ReportFile::RemoveStalePart() const {
@@ -159,6 +172,7 @@ void ReportFile::RemoveStalePart() const {
         ErrorCode::kPath,
         fmt::format("{}.part: is no regular file but would be written; remove it", Named()));
   }
+  if (!in_own_folder_) RefuseForeign(place_.part_name());
   place_.Remove(place_.part_name());
 }
 

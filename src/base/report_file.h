@@ -20,12 +20,12 @@ struct OtherFiles {
 
 class ReportFile {
  public:
-  // An empty path asks for none. A regular file there is replaced if it is empty or begins as the
-  // files of this class do; a pipe or a character device (/dev/stdout too) is written in place. The
-  // place of another file, or of its .part, is never taken.
-  // Throws: Error kInput when it would replace the input; kOutputExists what is no such file; kPath
-  // when it would replace another output or cannot be written there; kSystemLimit. They name
-  // `flag`.
+  // An empty path asks for none. A regular file there, or at its .part, is replaced if it is empty
+  // or begins as the files of this class do, and if no run has its journal beside it; a pipe or a
+  // character device (/dev/stdout too) is written in place. The place of another file, or of its
+  // .part, is never taken. Throws: Error kInput when it would replace the input; kOutputExists what
+  // is no such file; kPath when it would replace another output or cannot be written there;
+  // kSystemLimit. They name `flag`.
   ReportFile(std::string flag, std::filesystem::path path, const OtherFiles& others);
 
   // One in a folder of the program's own, which replaces any regular file. Throws: as above.
@@ -52,13 +52,15 @@ class ReportFile {
   void OpenPlace(const OtherFiles& others);
   void RefuseOthers(const OtherFiles& others) const;
   void CheckPlace() const;
-  void RefuseForeign() const;
+  void RefuseForeign(const std::string& name) const;
+  void RefuseRun() const;
   void RemoveStalePart() const;
 
   std::string flag_;
   std::filesystem::path path_;
   Descriptor stream_;  // valid when written in place
   PartFile place_;     // otherwise
+  bool in_own_folder_ = false;
 };
 
 }  // namespace spillway

@@ -42,8 +42,11 @@ MaybeFault JudgeUnknownKey(std::string_view key, const KeyRules& rules, LineNote
       other != rules.other_names.end() ? other->meant : NearestKey(key, rules);
   if (!meant.empty())
     return Unknown("unknown_key", key, rules, fmt::format("; did you mean \"{}\"?", meant));
-  if (rules.strict) return Unknown(kSurplusKey, key, rules, "; --strict takes no unknown keys");
-  notes.passed_over.emplace_back(key);
+  if (!rules.strict) {
+    notes.passed_over.emplace_back(key);
+  } else if (!notes.surplus) {
+    notes.surplus = Unknown(kSurplusKey, key, rules, "; --strict takes no unknown keys");
+  }
   return std::nullopt;
 }
 

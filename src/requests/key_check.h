@@ -17,6 +17,7 @@ namespace spillway {
 struct LineNotes {
   std::string custom_id;                 // empty: none
   std::vector<std::string> passed_over;  // keys that nothing knows
+  MaybeFault surplus;  // of the first such key of strict rules: the line's, where it has no other
 };
 
 // A key of other programs, and the one that it stands for here.
@@ -37,7 +38,7 @@ struct KeyRules {
 inline constexpr std::string_view kSurplusKey = "surplus_key";
 
 // "unknown_key" for a key of at least four letters within two edits of a known one, and for another
-// name of one. Any other is a kSurplusKey where `rules` are strict; otherwise notes the key.
+// name of one. Notes any other, as a kSurplusKey where `rules` are strict.
 MaybeFault JudgeUnknownKey(std::string_view key, const KeyRules& rules, LineNotes& notes);
 
 // JudgeUnknownKey for each key of `object` that is not `is_known`, unless its value is null.

@@ -436,6 +436,7 @@ std::string CustomIdOf(const Line& line) {
 ParsedLine RequestParser::Parse(const Line& line) const {
   LineNotes notes;
   RequestOrFault parsed = ParseAny(line, notes);
+  if (notes.surplus && std::holds_alternative<Request>(parsed)) parsed = std::move(*notes.surplus);
   if (auto* fault = std::get_if<LineFault>(&parsed)) {
     LineError error = {line.number, notes.custom_id, std::move(fault->code),
                        fmt::format("line {}: {}", line.number, fault->message)};

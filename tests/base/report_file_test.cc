@@ -38,7 +38,7 @@ class ReportFileTest : public testing::Test {
 
 TEST_F(ReportFileTest, AnEarlierReportIsReplaced) {
   const fs::path path = folder_.Write("r.json", kEarlier);
-  folder_.Write("r.json.part", "of a run that was killed");
+  folder_.Write("r.json.part", kEarlier);  // of a run that was killed
   EXPECT_EQ(Write(path), std::nullopt);
   EXPECT_EQ(FileText(path), "{}\n");
   EXPECT_FALSE(fs::exists(folder_ / "r.json.part"));
@@ -53,6 +53,26 @@ TEST_F(ReportFileTest, WhatIsNoReportIsNeverReplaced) {
     ReportFile::InOwnFolder("cache", path).Write("{}\n");
     EXPECT_EQ(FileText(path), "{}\n");
   }
+}
+
+TEST_F(ReportFileTest, WhatAnotherRunHasLeftIsKept) {
+  folder_.Write("answers.part", "{\"custom_id\": 1}\n");
+  EXPECT_EQ(Write(folder_ / "answers"), ErrorCode::kOutputExists);
+  EXPECT_TRUE(fs::exists(folder_ / "answers.part"));
+  folder_.Write("others.journal", "{}");
+  EXPECT_EQ(Write(folder_ / "others"), ErrorCode::kOutputExists);
+  // A refusal for the file's own sake leaves the part, too.
+  folder_.Write("mine", "notes");
+  folder_.Write("mine.part", kEarlier);
+  EXPECT_EQ(Write(folder_ / "mine"), ErrorCode::kOutputExists);
+  EXPECT_TRUE(fs::exists(folder_ / "mine.part"));
+}
+
+TEST_F(ReportFileTest, APartThatAppearsDuringTheRunIsKept) {
+  const ReportFile report("--report", folder_ / "r.json", {input_, output_, {}});
+  folder_.Write("r.json.part", "answers\n");
+  EXPECT_THROW(report.Write("{}\n"), Error);
+  EXPECT_EQ(FileText(folder_ / "r.json.part"), "answers\n");
 }
 
 TEST_F(ReportFileTest, WhatHoldsNothingOrIsOfThisProgramIsReplaced) {

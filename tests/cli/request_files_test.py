@@ -79,7 +79,7 @@ class Keys(RequestFileTest):
         self.generate(self.write([short()]), "--strict", "--quiet", "--overwrite")
 
     def test_with_strict_a_line_that_cannot_run_stops_the_run(self):
-        source = self.write([short(row=1), {"prompt": 5}, short(), {"prompt": 6}, short(promt="x")])
+        source = self.write([short(row=1), {"prompt": 5}, short(), {"prompt": 6, "row": 1}, short(row=1, promt="x")])
         result = self.generate(source, "--strict", status=20)
         self.assertIn(b"in.jsonl: 3 of 5 lines cannot run: line 2: ", result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 1)

@@ -183,7 +183,7 @@ TEST(OlmoConfigTest, AScalingIsOfLayersWithoutAWindow) {
                      {"factor", 8.0},
                      {"original_max_position_embeddings", 8192},
                      {"attention_factor", 1.2}};
-  const json config = {{"rope_theta", 2e5},
+  const json config = {{"rope_theta", 5e5},
                        {"rope_scaling", yarn},
                        {"sliding_window", 96},
                        {"max_position_embeddings", 65536}};
@@ -191,10 +191,16 @@ TEST(OlmoConfigTest, AScalingIsOfLayersWithoutAWindow) {
   EXPECT_EQ(shape.windowed, (std::vector<bool>{true, true, true, false}));
   EXPECT_EQ(shape.window, 96);
   EXPECT_EQ(shape.rope.scaling.kind, RopeScalingKind::kYarn);
-  EXPECT_EQ(shape.rope.theta, 2e5);
+  EXPECT_EQ(shape.rope.theta, 5e5);
   EXPECT_EQ(shape.window_rope->scaling.kind, RopeScalingKind::kNone);
-  EXPECT_EQ(shape.window_rope->theta, 2e5);
+  EXPECT_EQ(shape.window_rope->theta, 5e5);
   EXPECT_EQ(shape.max_positions, 65536);
+  const json types = {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 2e5}}}};
+  const ModelShape one = ShapeOf(Tiny("olmo3", {{"rope_parameters", types}}));
+  EXPECT_EQ(one.rope.theta, 2e5);
+  EXPECT_EQ(one.window_rope->theta, 5e5);
+  ExpectRefusal(Tiny("olmo3", {{"rope_theta", 2e5}}), ErrorCode::kModelUnsupported,
+                "\"rope_theta\" is not 500000");
   const ModelShape usual = ShapeOf(Tiny("olmo3"));
   EXPECT_EQ(usual.rope.theta, 5e5);
   EXPECT_EQ(usual.window_rope->theta, 5e5);
@@ -227,6 +233,8 @@ TEST(SmolLm3ConfigTest, LayersWithoutPositionsHaveTheWindow) {
   EXPECT_EQ(ShapeOf(Tiny("smollm3", config)).windowed,
             (std::vector<bool>{true, false, false, false}));
   config["use_sliding_window"] = false;
+  ExpectRefusal(Tiny("smollm3", config), ErrorCode::kModelUnsupported, "\"use_sliding_window\"");
+  config["sliding_window"] = nullptr;
   EXPECT_TRUE(ShapeOf(Tiny("smollm3", config)).windowed.empty());
 }
 

@@ -46,8 +46,8 @@ std::string FaultOf(const json& line, const Tokenizer& tokenizer = FakeTokenizer
                     const ReaderOptions& options = Options()) {
   LineNotes notes;
   const RequestOrFault read = ReadScoreLine(line, line.dump(), tokenizer, options, notes);
-  const auto* fault = std::get_if<LineFault>(&read);
-  return fault == nullptr ? "none" : fault->code;
+  if (const auto* fault = std::get_if<LineFault>(&read)) return fault->code;
+  return notes.surplus ? notes.surplus->code : "none";
 }
 
 std::vector<TokenId> Tokens(const Request& request) {

@@ -47,6 +47,16 @@ void ReadHeads(const JsonNode& config, const LlamaDefaults& defaults, ModelShape
   if (shape.head_dim % 2 != 0) config.Refuse("\"head_dim\" is odd, and its halves are turned");
 }
 
+// Those of one type of layers; the usual ones where only the other type has some.
+nlohmann::json RopeParametersOf(const JsonNode& parameters, std::string_view layer_type) {
+  if (const std::optional<JsonNode> of_type = parameters.FindSet(layer_type))
+    return of_type->value();
+  for (const char* other : {"full_attention", "sliding_attention"}) {
+    if (parameters.FindSet(other)) return {{"rope_type", "default"}};
+  }
+  return parameters.Member(layer_type).value();  // refused
+}
+
 // Rotary keys of one type of layers. `older` are those that transformers wrote before 5; an older
 // scaling beside them counts for each key that it has.
 Rope ReadRopeOf(const JsonNode& config, const char* layer_type, nlohmann::json older,
@@ -54,7 +64,8 @@ Rope ReadRopeOf(const JsonNode& config, const char* layer_type, nlohmann::json o
   nlohmann::json keys = config.value();
   for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) keys.erase(key);
   if (const std::optional<JsonNode> parameters = config.FindSet("rope_parameters")) {
-    keys["rope_parameters"] = parameters->Member(layer_type).value();
+    keys["rope_parameters"] = RopeParametersOf(*parameters, layer_type);
+    keys.erase("original_max_position_embeddings");  // transformers reads that of the type alone
     if (older.contains("rope_scaling") && older["rope_scaling"].is_object() &&
         keys["rope_parameters"].is_object()) {
       keys["rope_parameters"].update(older["rope_scaling"]);

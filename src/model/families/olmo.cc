@@ -3,6 +3,7 @@
 // four layers, whose positions are not scaled.
 #include <vector>
 
+#include "spillway/error.h"
 #include "src/model/families/families.h"
 #include "src/model/families/llama_keys.h"
 #include "src/model/families/llama_layers.h"
@@ -37,11 +38,26 @@ std::vector<bool> UsualWindows(int64_t num_layers) {
   return windowed;
 }
 
+// transformers 5 takes a "rope_theta" outside "rope_parameters" for the full layers alone, where
+// earlier versions took it for all.
+void RefuseLostTheta(const JsonNode& config, const ModelShape& shape) {
+  if (!config.FindSet("rope_theta") || shape.rope.theta == kTheta) return;
+  if (const std::optional<JsonNode> parameters = config.FindSet("rope_parameters")) {
+    const std::optional<JsonNode> windowed = parameters->FindSet("sliding_attention");
+    if (windowed && windowed->FindSet("rope_theta")) return;
+  }
+  config.Refuse(ErrorCode::kModelUnsupported,
+                "\"rope_theta\" is not 500000, and versions of transformers differ in which layers "
+                "have it",
+                "give each type of layers its own in \"rope_parameters\"");
+}
+
 ModelShape ReadThree(const JsonNode& config) {
   ModelShape shape =
       ReadKeys(config, {.max_positions = 2048, .own_rope = true, .norm_epsilon = 1e-5},
                {"layer_types", "sliding_window"});
   ReadRopesOfTypes(config, {kTheta, "rope_theta", kTheta}, shape);
+  RefuseLostTheta(config, shape);
   std::vector<bool> windowed = ReadLayerTypes(config, shape.num_layers);
   if (windowed.empty()) windowed = UsualWindows(shape.num_layers);
   SetWindows(config, ReadWindow(config, 4096), std::move(windowed), shape);

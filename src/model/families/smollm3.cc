@@ -1,8 +1,10 @@
 // SmolLM3 (Hugging Face 2025): Llama's block, in which every fourth layer knows no positions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "spillway/error.h"
 #include "src/model/families/families.h"
 #include "src/model/families/llama_keys.h"
 #include "src/model/families/llama_layers.h"
@@ -35,18 +37,25 @@ std::vector<bool> ReadUnturned(const JsonNode& config, int64_t num_layers) {
 // Layers without positions have the window, unless "layer_types" says otherwise.
 void ReadWindows(const JsonNode& config, ModelShape& shape) {
   std::vector<bool> windowed = ReadLayerTypes(config, shape.num_layers);
-  if (!config.Boolean("use_sliding_window", false)) return;
   const int64_t window = ReadWindow(config, 0);
+  if (!config.Boolean("use_sliding_window", false)) {
+    // transformers masks such layers or not, as its kernel of attention has it.
+    if (window > 0 && std::ranges::find(windowed, true) != windowed.end())
+      config.Refuse(ErrorCode::kModelUnsupported,
+                    "\"layer_types\" has sliding layers, and \"use_sliding_window\" is not true",
+                    "set \"sliding_window\" to null, or \"use_sliding_window\" to true");
+    return;
+  }
   if (windowed.empty() && window > 0) windowed = shape.unturned;
   SetWindows(config, window, std::move(windowed), shape);
 }
 
 // transformers reads no "max_window_layers" in this family, and published files have it.
 ModelShape Read(const JsonNode& config) {
-  ModelShape shape =
-      ReadLlamaKeys(config, {.max_positions = 32768, .tied_head = true, .theta = 2e6, .num_kv_heads = 4},
-                    {"attention_bias", "mlp_bias", "no_rope_layers", "no_rope_layer_interval",
-                     "layer_types", "use_sliding_window", "sliding_window", "max_window_layers"});
+  ModelShape shape = ReadLlamaKeys(
+      config, {.max_positions = 32768, .tied_head = true, .theta = 2e6, .num_kv_heads = 4},
+      {"attention_bias", "mlp_bias", "no_rope_layers", "no_rope_layer_interval", "layer_types",
+       "use_sliding_window", "sliding_window", "max_window_layers"});
   shape.qkv_bias = shape.out_bias = config.Boolean("attention_bias", false);
   shape.mlp_bias = config.Boolean("mlp_bias", false);
   shape.unturned = ReadUnturned(config, shape.num_layers);
