@@ -236,6 +236,8 @@ struct Plan {
   int64_t Excess(Tier tier) const {
     return std::max<int64_t>(0, PlannedBytes(tier) - machine.cap_bytes[tier]);
   }
+  // Floats from a row of a buffer to the next: its width; of logits on a GPU in whole 16 bytes.
+  int64_t StrideOf(Buf buf) const;
   // Whether rows with their KV in `tier` are attended to where it lies.
   bool KvInPlace(Tier tier) const {
     return tier == device() || (tier == Tier::kCpu && policy.cpu_attention);

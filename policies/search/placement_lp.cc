@@ -489,11 +489,12 @@ Shortage PlacementLp::ShortageOf(const Limits& limits) const {
   const LpSolution with = LeastShortage(Program(limits, Store::kWhole));
   const LpSolution without = LeastShortage(Program(limits, Store::kNone));
   const LpSolution& least = with.cost < without.cost ? with : without;
-  const auto missing = [&](Tier tier) {
-    return least.x[kNumVariables + static_cast<std::size_t>(tier)];
-  };
-  const Tier tier = *std::ranges::max_element(kAllTiers, {}, missing);
-  return {tier, static_cast<int64_t>(std::ceil(missing(tier) * kBytesUnit))};
+  Shortage shortage;
+  for (const Tier tier : kAllTiers) {
+    const double missing = least.x[kNumVariables + static_cast<std::size_t>(tier)];
+    shortage.bytes[tier] = static_cast<int64_t>(std::ceil(missing * kBytesUnit));
+  }
+  return shortage;
 }
 
 }  // namespace spillway

@@ -5,6 +5,7 @@
 // Where the CPU attends beside a GPU, KV has no share on it. Thread rule: values; Solve is pure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -31,10 +32,13 @@ struct PlacementAnswer {
   Gains gains;
 };
 
-// Tier that is short, when no placement fits.
+// What tiers lack, when no placement fits: at least so many bytes, all of them together.
 struct Shortage {
-  Tier tier = Tier::kCpu;
-  int64_t bytes = 0;  // at least that many
+  PerTier<int64_t> bytes;
+
+  Tier most() const {
+    return *std::ranges::max_element(kAllTiers, {}, [this](Tier tier) { return bytes[tier]; });
+  }
 };
 
 // A block's bytes and seconds as functions of its placement.
@@ -54,7 +58,7 @@ class PlacementLp {
   };
   // nullopt: nothing fits.
   std::optional<PlacementAnswer> Solve(const Limits& limits) const;
-  // Requires: Solve gives nullopt. The tier that lacks most where the least is missing in all.
+  // Requires: Solve gives nullopt. What is lacking where that is least in all.
   Shortage ShortageOf(const Limits& limits) const;
 
  private:

@@ -76,7 +76,7 @@ class Search {
       if (result_.best.size() == most || tried_.size() == most_tries) break;
       Try(draft.block);
     }
-    if (!result_.feasible()) Try(drafts.back().block);
+    TrySlowest(drafts);
     TryLongChunks();
     Refine();
     KeepBest();
@@ -105,6 +105,27 @@ class Search {
     for (const Draft& draft : drafts) {
       if (is_of_kind(draft.block)) Try(draft.block);
       if (result_.best.size() == before + most) return;
+    }
+  }
+
+  // Where no layout of the best drafts fits, tries the slowest ones: small blocks, for which the
+  // linear program's memory is nearest to a layout's.
+  void TrySlowest(const std::vector<Draft>& drafts) {
+    const std::size_t most_tries = tried_.size() + kMaxTries;
+    for (auto draft = drafts.rbegin(); draft != drafts.rend(); ++draft) {
+      if (result_.feasible() || tried_.size() == most_tries) break;
+      Try(draft->block);
+    }
+    if (!result_.feasible() && !input_.given.placement) TryWholeWeights(drafts.back().block);
+  }
+
+  // With all weights in one tier, whose staging is what the linear program takes it for.
+  void TryWholeWeights(const BlockShape& block) {
+    for (const Tier tier : kAllTiers) {
+      PlacementLp::Limits limits = LimitsOf(block);
+      limits.weights.emplace();
+      (*limits.weights)[tier] = 1.0;
+      LayOutWithin(block, std::move(limits));
     }
   }
 
@@ -325,8 +346,10 @@ class Search {
   // Solves for whole rows first, then for the weights that fit beside them; again with tighter caps
   // when the layout takes more than its linear model says.
   void Try(const BlockShape& block) {
-    if (!tried_.insert(block).second) return;
-    PlacementLp::Limits limits = LimitsOf(block);
+    if (tried_.insert(block).second) LayOutWithin(block, LimitsOf(block));
+  }
+
+  void LayOutWithin(const BlockShape& block, PlacementLp::Limits limits) {
     for (int rounding = 0; rounding < kMaxRoundings; ++rounding) {
       const auto loose = SolveLp(block, limits);
       if (!loose) return;
@@ -340,11 +363,13 @@ class Search {
       const Workload work = input_.endless ? OneBlock(input_.work, policy) : input_.work;
       const Plan plan = LayOut(ModelOf(block), input_.machine, work, policy, input_.needs);
       if (Fits(plan)) return Keep(block, plan, work, *loose);
+      result_.shortage = {};
       for (const Tier tier : kAllTiers) {
         const int64_t excess = plan.Excess(tier);
         if (excess == 0) continue;
-        limits.cap_bytes[tier] -= excess + excess / 8;
-        result_.shortage = {tier, excess};
+        // More each time: what a little less lets in may be as large again.
+        limits.cap_bytes[tier] -= excess + excess / 8 + rounding * (limits.cap_bytes[tier] >> 8);
+        result_.shortage.bytes[tier] = excess;
       }
     }
   }

@@ -149,7 +149,7 @@ void LayerRunner::RunRotate(const Rotate& rotate, const ProgramInput& input, OpS
 
 void LayerRunner::RunSoftCap(const SoftCap& cap, const ProgramInput& input, OpSet& device) {
   const Rows x = RowsOf(cap.x, input, device);
-  SPILLWAY_CHECK(x.stride == WidthOf(plan_.shape, cap.x));  // rows without gaps
+  SPILLWAY_CHECK(x.stride == plan_.StrideOf(cap.x));  // what is behind a row may be scaled too
   device.SoftCap({x.data, input.rows * x.stride, cap.cap, cap.scale});
 }
 

@@ -334,7 +334,7 @@ CudaExecutor::Beside::Turn* CudaExecutor::BeginTurn(std::size_t index) {
 }
 
 Rows CudaExecutor::LaneOps::At(Buf buf) {
-  const int64_t width = WidthOf(executor_.plan_.shape, buf);
+  const int64_t width = executor_.plan_.StrideOf(buf);
   if (buf == Buf::kNormed) return {lane_->normed, width};
   if (buf == Buf::kQkv) return {lane_->qkv, width};
   if (buf == Buf::kAttended) return {attended_, width};
@@ -661,10 +661,14 @@ void CudaExecutor::ComputeHead(const Cell& cell) {
   runner_.Run(cell.layer, {states, num_rows}, ops, [](const Attend&) {});
   const Region home = {plan_.exchange.host.offset + kHostTables * exchange_.table_bytes,
                        exchange_.logits_bytes};
-  const auto count = static_cast<std::size_t>(num_rows * shape.vocab_size);
-  logits_ = {host_.As<float>(home), count};
-  CudaCheck(cudaMemcpyAsync(logits_.data(), ops.At(Buf::kLogits).data, count * sizeof(float),
-                            cudaMemcpyDeviceToHost, lane_.stream.get()),
+  const auto rows = static_cast<std::size_t>(num_rows);
+  const auto columns = static_cast<std::size_t>(shape.vocab_size);
+  logits_ = {host_.As<float>(home), rows * columns};
+  const Rows logits = ops.At(Buf::kLogits);
+  CudaCheck(cudaMemcpy2DAsync(logits_.data(), columns * sizeof(float), logits.data,
+                              static_cast<std::size_t>(logits.stride) * sizeof(float),
+                              columns * sizeof(float), rows, cudaMemcpyDeviceToHost,
+                              lane_.stream.get()),
             "a copy of logits");
 }
 

@@ -48,9 +48,6 @@ void RefuseWhatGpuLacks(const Plan& plan) {
   for (const int64_t length : ProductLengths(plan)) {
     if (length % 8 != 0) RefuseShape(shape, "a layer's width", length, "multiples of 8");
   }
-  if (shape.vocab_size % 4 != 0) {
-    RefuseShape(shape, "the vocabulary", shape.vocab_size, "multiples of 4");
-  }
   if (MaxProductRows(plan) > kMaxGridRows) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--prefill-chunk and --gpu-batch-size: the GPU computes at most {} "

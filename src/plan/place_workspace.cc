@@ -95,7 +95,7 @@ void PlaceBuffers(const Plan& plan, WorkspacePlan& work, ArenaLayout& arena) {
     for (const Buf buf : bufs) {
       if (IsState(buf) && !gathers_states) continue;
       bytes[buf] = std::max(bytes[buf], BufferRows(plan, layer, work.chunk_tokens) *
-                                            WidthOf(plan.shape, buf) * int64_t{sizeof(float)});
+                                            plan.StrideOf(buf) * int64_t{sizeof(float)});
       for (const Buf other : bufs) together[static_cast<std::size_t>(buf)][other] = true;
     }
   }

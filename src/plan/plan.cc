@@ -124,6 +124,12 @@ Plan LayOut(const Model& model, const Machine& machine, const Workload& work, co
   return whole;
 }
 
+int64_t Plan::StrideOf(Buf buf) const {
+  constexpr int64_t kAligned = 4;  // floats, as the GPU's products want their results
+  const int64_t width = WidthOf(shape, buf);
+  return machine.has_gpu() && buf == Buf::kLogits ? RoundUp(width, kAligned) : width;
+}
+
 int64_t Plan::KvBytes() const {
   int64_t slots = 0;
   for (const Tier tier : kAllTiers) slots += kv_begin[tier].back();

@@ -25,11 +25,18 @@ namespace spillway {
 namespace {
 
 [[noreturn]] void RefuseInfeasible(const Shortage& shortage, const Machine& machine) {
-  const CapWords words = CapWordsOf(machine, shortage.tier);
-  throw Error(words.code,
-              fmt::format("no policy fits: even a small block lacks {} of {}; raise {}, or a "
-                          "faster tier's",
-                          SizeText(shortage.bytes), TierName(shortage.tier), words.flags));
+  std::string lacks;
+  std::string flags;
+  for (const Tier tier : kAllTiers) {
+    if (shortage.bytes[tier] == 0) continue;
+    const char* const also = lacks.empty() ? "" : " and ";
+    lacks += fmt::format("{}{} of {}", also, SizeText(shortage.bytes[tier]), TierName(tier));
+    flags += fmt::format("{}{}", also, CapWordsOf(machine, tier).flags);
+  }
+  const bool has_faster = shortage.most() != machine.device;
+  throw Error(CapWordsOf(machine, shortage.most()).code,
+              fmt::format("no policy fits: even a small block lacks {}; raise {}{}", lacks, flags,
+                          has_faster ? ", or a faster tier's" : ""));
 }
 
 std::string Percent(double frac) { return fmt::format("{:.0f}", 100.0 * frac); }

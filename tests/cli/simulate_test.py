@@ -32,6 +32,14 @@ class PlanningTest(harness.VerbTest):
 
 
 class Search(PlanningTest):
+    def test_more_memory_never_leaves_no_policy(self):
+        """What the linear program places in two tiers takes more staging than it counts."""
+        for machine in ("rtx-4090", "t4"):
+            for cpu in (4100, 4200, 5000, 7000, 8000):
+                self.report_of("search", "--model", "opt-30b", "--machine", machine, "--kv-bits", "8,4", "--disk-space",
+                               "57188MiB", "--gpu-memory", "2887MiB", "--prompt-len", 512, "--gen-len", 32,
+                               "--num-requests", 64, "--cpu-memory", f"{cpu}MiB")
+
     def test_what_it_finds_is_what_is_simulated(self):
         best = self.report_of("search", *OPT_30B, "--output", self.folder / "policy.json")
         policy = json.loads((self.folder / "policy.json").read_text())

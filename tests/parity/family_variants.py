@@ -125,8 +125,9 @@ FAMILY_VARIANTS = {
     "granite-tied": ("safetensors", 137, FOURS | {
         "model_type": "granite", "tie_word_embeddings": True, "embedding_multiplier": 0.8, "residual_multiplier": 0.7,
         "attention_multiplier": 0.2, "logits_scaling": 0.7, "rope_theta": 10000000.0, "torch_dtype": "bfloat16"}),
+    # As published, a vocabulary that is no multiple of 4.
     "granite-biased": ("sharded", 138, SMALL | {
-        "model_type": "granite", "attention_bias": True, "mlp_bias": True, "embedding_multiplier": 12, "logits_scaling": 1.5,
+        "model_type": "granite", "attention_bias": True, "mlp_bias": True, "vocab_size": 387, "embedding_multiplier": 12, "logits_scaling": 1.5,
         "residual_multiplier": 0.22, "attention_multiplier": 0.0625}),
 }
 

@@ -62,8 +62,8 @@ TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
       const SearchResult result = Search(c, machine);
       const ModelShape shape = *BuiltInShape(c.model);
       ASSERT_TRUE(result.feasible())
-          << c.model << " lacks " << result.shortage.bytes << " of "
-          << TierName(result.shortage.tier) << " on " << TierName(machine.device);
+          << c.model << " lacks " << result.shortage.bytes[result.shortage.most()] << " of "
+          << TierName(result.shortage.most()) << " on " << TierName(machine.device);
       EXPECT_THAT(result.best.size(), ::testing::Le(10));
       for (const Candidate& candidate : result.best) {
         const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
@@ -133,8 +133,8 @@ TEST(PolicySearch, NamesTheTierThatIsShort) {
   machine.cap_bytes = {{int64_t{16} << 30, int64_t{1} << 30, int64_t{10} << 30}};
   const SearchResult result = Search({"opt-30b", {512, 32}, 0}, machine);
   EXPECT_FALSE(result.feasible());
-  EXPECT_EQ(result.shortage.tier, Tier::kDisk);
-  EXPECT_GT(result.shortage.bytes, int64_t{20} << 30);
+  EXPECT_EQ(result.shortage.most(), Tier::kDisk);
+  EXPECT_GT(result.shortage.bytes[Tier::kDisk], int64_t{20} << 30);
 }
 
 // The disk has room for the weights that lie there but not for a store, which holds them all.
@@ -143,8 +143,8 @@ TEST(PolicySearch, AStoreThatDoesNotFitIsShortOfDiskAndFitsWithAsMuchMore) {
   machine.cap_bytes = {{int64_t{16} << 30, int64_t{1} << 30, int64_t{45} << 30}};
   const SearchResult result = Search({"opt-30b", {512, 32}, 0}, machine);
   ASSERT_FALSE(result.feasible());
-  EXPECT_EQ(result.shortage.tier, Tier::kDisk);
-  machine.cap_bytes[Tier::kDisk] += result.shortage.bytes + (1 << 20);
+  EXPECT_EQ(result.shortage.most(), Tier::kDisk);
+  machine.cap_bytes[Tier::kDisk] += result.shortage.bytes[Tier::kDisk] + (1 << 20);
   EXPECT_TRUE(Search({"opt-30b", {512, 32}, 0}, machine).feasible());
 }
 

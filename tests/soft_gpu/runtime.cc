@@ -91,6 +91,17 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   });
   return cudaSuccess;
 }
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                              std::size_t from_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind, cudaStream_t stream) {
+  spillway::soft_gpu::Enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memmove(static_cast<char*>(to) + row * to_pitch,
+                   static_cast<const char*>(from) + row * from_pitch, width);
+    }
+  });
+  return cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   spillway::soft_gpu::Enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;

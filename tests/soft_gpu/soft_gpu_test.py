@@ -51,6 +51,11 @@ CASES = [
     ["neox-parallel", *WINDOW, "--rolling"],
     ["qwen2moe-stacked-dense", "--weight-bits", 8],
     ["gptoss-mxfp4", *H2O],
+    ["olmo2-grouped-biased", "--kv-bits", "8,4"],
+    ["smollm3-windowed", "--kv-bits", 4],
+    ["granite-biased"],  # a vocabulary of 387
+    ["granite-biased", "--weight-bits", 4, *H2O],
+    ["glm4-scaled", "--weight-bits", 8],
 ]
 # Of q, k and v, which are one call of products, and of what follows: x is rounded for some and packed in two ways for others.
 MIXED_TYPES = {"llama-groups-of-four": {"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn_gate": "Q4_1", "ffn_down": "Q5_0"},
