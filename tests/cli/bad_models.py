@@ -128,7 +128,7 @@ FAMILIES = [
     ("a soft cap of zero", 11, GEMMA2, set_config(final_logit_softcapping=0.0)),
     ("a scale of zero", 11, GEMMA2, set_config(query_pre_attn_scalar=0)),
     ("attention in both directions", 11, GEMMA3, set_config(use_bidirectional_attention=True)),
-    ("positions of one kind of layers", 11, GEMMA3, set_config(rope_parameters={"full_attention": {"rope_type": "default"}})),
+    ("positions of no kind of layers", 11, GEMMA3, set_config(rope_parameters={"rope_type": "default"})),
     ("a whole without a text part", 11, MISTRAL, set_config(model_type="mistral3")),
     ("a text part that is a list", 11, MISTRAL, as_text_part("mistral3", text_config=[])),
     ("a text part of another kind", 11, FP16, as_text_part("llava")),
