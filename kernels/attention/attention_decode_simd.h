@@ -155,7 +155,7 @@ void Decode<Form, kDim>::ScoreCodes(const typename Keys::Step& step, int64_t vis
       } else {
         Simd::Store(to + at, Dots(NumbersOf(query), coded, at));
       }
-      if (!args.means.exist() && args.soft_cap == 0.0F) continue;
+      if (!FinishesScores(args)) continue;
       const int64_t queries = keys.shares ? group : 1;
       FinishScores(MeansAt(visit, step.slot), at, count,
                    {queries, q + query * padded_dim, to + at});

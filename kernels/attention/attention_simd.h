@@ -41,11 +41,16 @@ struct CodeScores {
   float* scores;   // [query][kAttentionKeys], of kLanes slots
 };
 
+// True: scores of keys of codes are not their q . k yet.
+inline bool FinishesScores(const AttentionTensors& args) {
+  return args.means.exist() || args.soft_cap != 0.0F;
+}
+
 // Adds the means of keys to q . k of kLanes slots, and caps them. Slots as those of MeanRows.
+// Requires: FinishesScores.
 inline void FinishScores(const BlockMeans& means, int64_t at, int64_t known, CodeScores to) {
   const AttentionTensors& args = means.args;
   const bool centres = args.means.exist();
-  if (!centres && args.soft_cap == 0.0F) return;
   AddedRows rows;
   if (centres) rows = MeanRows(means, at, known);
   for (; to.count > 0; --to.count) {
@@ -351,6 +356,7 @@ void Attend<Form>::ScoreSlots(const CodedBlock<kCodeBits, 0>& keys, int64_t slot
     DotsOf({NumbersOf(block.first), count, KvQueryFloats(args.head_dim), scores, kAttentionKeys},
            keys, slot);
   }
+  if (!FinishesScores(args)) return;
   const BlockMeans means = MeansAt(block.begin + slot);
   FinishScores(means, slot % kBlockSlots, EndSlot() - means.first_slot,
                {count, q + block.first * padded_dim, scores});

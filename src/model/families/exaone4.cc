@@ -1,8 +1,6 @@
 // EXAONE 4 (LG AI Research 2025): norms behind each part alone, before it is added to the states,
 // and of each head's queries and keys. The larger size has a window in three of four layers, and
 // the others know no positions then.
-#include <fmt/format.h>
-
 #include <vector>
 
 #include "src/model/families/families.h"
@@ -13,12 +11,6 @@ namespace spillway {
 namespace {
 
 constexpr int64_t kPeriod = 4;
-
-std::vector<bool> AllButEachOf(int64_t period, int64_t num_layers) {
-  std::vector<bool> windowed;
-  for (int64_t layer = 1; layer <= num_layers; ++layer) windowed.push_back(layer % period != 0);
-  return windowed;
-}
 
 void SetNorms(ModelShape& shape) {
   shape.pre_norm = false;
@@ -32,7 +24,7 @@ std::vector<bool> ReadWindowed(const JsonNode& config, int64_t num_layers) {
   const std::optional<JsonNode> pattern = config.FindSet("sliding_window_pattern");
   if (pattern && pattern->value().is_string())
     config.Refuse("\"sliding_window_pattern\" is a text, and there are no \"layer_types\"");
-  return AllButEachOf(pattern ? pattern->Integer(kLayerRange) : kPeriod, num_layers);
+  return AllButEach(pattern ? pattern->Integer(kLayerRange) : kPeriod, num_layers);
 }
 
 ModelShape Read(const JsonNode& config) {
@@ -55,7 +47,7 @@ std::vector<ModelShape> Sizes() {
   SetNorms(shape);
   ModelShape large = WithLlamaSize(shape, {{"exaone-4.0-32b", 64, 5120, 40}, 8, 27392});
   large.window = 4096;
-  large.windowed = large.unturned = AllButEachOf(kPeriod, large.num_layers);
+  large.windowed = large.unturned = AllButEach(kPeriod, large.num_layers);
   large.unturned.flip();
   ModelShape small = shape;
   small.max_positions = 65536;

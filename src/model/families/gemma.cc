@@ -79,12 +79,6 @@ double ReadSoftCap(const JsonNode& config, std::string_view key, double fallback
   return found->is_null() ? 0.0 : config.Member(key).Number(1e-3, 1e6);
 }
 
-std::vector<bool> AllButEach(int64_t period, int64_t num_layers) {
-  std::vector<bool> windowed;
-  for (int64_t layer = 1; layer <= num_layers; ++layer) windowed.push_back(layer % period != 0);
-  return windowed;
-}
-
 ModelShape WithGemmaSize(const ModelShape& shape, const LlamaSize& of) {
   ModelShape sized = WithLlamaSize(shape, of);
   sized.embed_scale = EmbedScale(sized.hidden_size, kBf16Bits);

@@ -22,9 +22,6 @@ void ReadGemmaParts(const JsonNode& config, ModelShape& shape);
 // Throws: Error kModelInconsistent.
 double ReadSoftCap(const JsonNode& config, std::string_view key, double fallback);
 
-// Layers with a window where "layer_types" does not say it: all but each `period`th.
-std::vector<bool> AllButEach(int64_t period, int64_t num_layers);
-
 // A published size, with embeddings scaled as in bf16.
 ModelShape WithGemmaSize(const ModelShape& shape, const LlamaSize& of);
 

@@ -139,6 +139,12 @@ int64_t ReadWindow(const JsonNode& config, int64_t fallback) {
   return found->is_null() ? 0 : config.Member("sliding_window").Integer(kWindowRange);
 }
 
+std::vector<bool> AllButEach(int64_t period, int64_t num_layers) {
+  std::vector<bool> windowed;
+  for (int64_t layer = 1; layer <= num_layers; ++layer) windowed.push_back(layer % period != 0);
+  return windowed;
+}
+
 void SetWindows(const JsonNode& config, int64_t window, std::vector<bool> windowed,
                 ModelShape& shape) {
   if (std::ranges::find(windowed, true) == windowed.end()) return;

@@ -45,6 +45,9 @@ void ReadRopesOfTypes(const JsonNode& config, const RopesOfTypes& of, ModelShape
 // Throws: Error kModelInconsistent.
 int64_t ReadWindow(const JsonNode& config, int64_t fallback);
 
+// Layers with a window where "layer_types" does not say it: all but each `period`th.
+std::vector<bool> AllButEach(int64_t period, int64_t num_layers);
+
 // Gives these layers this window; one that no row is longer than is none. Layers that are to have
 // a window and do not are refused. Throws: Error kModelInconsistent.
 void SetWindows(const JsonNode& config, int64_t window, std::vector<bool> windowed,

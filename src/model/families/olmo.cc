@@ -32,12 +32,6 @@ ModelShape ReadTwo(const JsonNode& config) {
   return ReadKeys(config, {.max_positions = 2048, .norm_epsilon = 1e-5}, {});
 }
 
-std::vector<bool> UsualWindows(int64_t num_layers) {
-  std::vector<bool> windowed;
-  for (int64_t layer = 1; layer <= num_layers; ++layer) windowed.push_back(layer % kPeriod != 0);
-  return windowed;
-}
-
 // transformers 5 takes a "rope_theta" outside "rope_parameters" for the full layers alone, where
 // earlier versions took it for all.
 void RefuseLostTheta(const JsonNode& config, const ModelShape& shape) {
@@ -59,7 +53,7 @@ ModelShape ReadThree(const JsonNode& config) {
   ReadRopesOfTypes(config, {kTheta, "rope_theta", kTheta}, shape);
   RefuseLostTheta(config, shape);
   std::vector<bool> windowed = ReadLayerTypes(config, shape.num_layers);
-  if (windowed.empty()) windowed = UsualWindows(shape.num_layers);
+  if (windowed.empty()) windowed = AllButEach(kPeriod, shape.num_layers);
   SetWindows(config, ReadWindow(config, 4096), std::move(windowed), shape);
   return shape;
 }
@@ -78,7 +72,7 @@ ModelShape SizeOfThree(const LlamaSize& of) {
   SetNorms(shape);
   shape = WithLlamaSize(shape, of);
   shape.window = 4096;
-  shape.windowed = UsualWindows(shape.num_layers);
+  shape.windowed = AllButEach(kPeriod, shape.num_layers);
   shape.window_rope = shape.rope;
   RopeScaling& scaling = shape.rope.scaling;
   scaling.kind = RopeScalingKind::kYarn;

@@ -15,9 +15,9 @@ namespace {
 constexpr int64_t kPeriod = 4;
 
 std::vector<bool> EachOf(int64_t period, int64_t num_layers) {
-  std::vector<bool> unturned;
-  for (int64_t layer = 1; layer <= num_layers; ++layer) unturned.push_back(layer % period == 0);
-  return unturned;
+  std::vector<bool> each = AllButEach(period, num_layers);
+  each.flip();
+  return each;
 }
 
 // "no_rope_layers" has 1 for a layer with positions and may go on behind the last.
