@@ -42,17 +42,47 @@ bool Touches(const fs::path& report, const fs::path& file) {
   return SamePlace(report, file) || SamePlace(PartPathOf(report), file);
 }
 
-// Reports, policies and machines; traces; costs that calibrate has found. Without white space,
-// which other programs write otherwise.
-constexpr std::string_view kBeginnings[] = {R"({"version":1,)", R"({"displayTimeUnit":"ms",)",
-                                            R"({"identity":)"};
+struct Beginning {
+  ReportKind kind;
+  std::string_view text;  // without white space, which other programs write otherwise
+};
 
-bool BeginsAsOurs(const Descriptor& file, const std::string& name) {
-  char begin[64];
+constexpr Beginning kBeginnings[] = {
+    {ReportKind::kReport, R"({"version":1,"model":)"},
+    {ReportKind::kReport, R"({"version":1,"interrupted":)"},
+    {ReportKind::kReport, R"({"version":1,"num_shards":)"},
+    {ReportKind::kTrace, R"({"displayTimeUnit":"ms",)"},
+    {ReportKind::kPolicy, R"({"version":1,"weight_frac":)"},
+    {ReportKind::kPolicy, R"({"version":1,"kv_bits":)"},
+    {ReportKind::kMachine, R"({"version":1,"name":)"},
+    {ReportKind::kCosts, R"({"identity":)"},
+};
+
+std::string_view NameOf(ReportKind kind) {
+  switch (kind) {
+    case ReportKind::kReport:
+      return "report";
+    case ReportKind::kTrace:
+      return "trace";
+    case ReportKind::kPolicy:
+      return "policy";
+    case ReportKind::kMachine:
+      return "machine file";
+    case ReportKind::kCosts:
+      return "file of measured losses";
+  }
+  return "file";
+}
+
+// The kind of a file that this program wrote; nullopt: another program's.
+std::optional<ReportKind> KindOf(const Descriptor& file, const std::string& name) {
+  char begin[128];
   std::string text(begin, ReadSome(file, begin, sizeof(begin), name));
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; });
-  return std::ranges::any_of(kBeginnings,
-                             [&](std::string_view ours) { return text.starts_with(ours); });
+  for (const Beginning& beginning : kBeginnings) {
+    if (text.starts_with(beginning.text)) return beginning.kind;
+  }
+  return std::nullopt;
 }
 
 fs::path StandardOr(const fs::path& path, const char* standard) {
@@ -80,8 +110,9 @@ Descriptor OpenStream(const fs::path& path, const std::string& flag) {
 ReportFile::ReportFile(std::string flag, fs::path path)
     : flag_(std::move(flag)), path_(std::move(path)) {}
 
-ReportFile::ReportFile(std::string flag, fs::path path, const OtherFiles& others)
+ReportFile::ReportFile(ReportKind kind, std::string flag, fs::path path, const OtherFiles& others)
     : ReportFile(std::move(flag), std::move(path)) {
+  kind_ = kind;
   OpenPlace(others);
   if (!place_.valid()) return;
   RefuseForeign(place_.name());
@@ -148,11 +179,14 @@ void ReportFile::RefuseForeign(const std::string& name) const {
   const auto status = place_.StatusOf(name);
   if (!status || WhyNoFile(*status) != nullptr || status->st_size == 0) return;
   const Descriptor file = place_.Open(name, O_RDONLY);
-  if (file.valid() && BeginsAsOurs(file, Named())) return;
+  const auto kind = file.valid() ? KindOf(file, Named()) : std::nullopt;
+  if (kind == kind_) return;
+  const std::string what = kind ? fmt::format("a {} of spillway's, which a {} would replace",
+                                              NameOf(*kind), NameOf(kind_))
+                                : fmt::format("no {} of spillway's", NameOf(kind_));
   throw Error(ErrorCode::kOutputExists,
-              fmt::format("{}{}: holds what is no such file of spillway's; remove it or give "
-                          "another name",
-                          Named(), name == place_.name() ? "" : ".part"));
+              fmt::format("{}{}: holds {}; remove it or give another name", Named(),
+                          name == place_.name() ? "" : ".part", what));
 }
 
 // What an interrupted run has left beside its output: its .part may still be empty.

@@ -18,15 +18,19 @@ struct OtherFiles {
   std::filesystem::path report;  // another one; empty: none
 };
 
+// Kinds of what is written, each told by how its files begin.
+enum class ReportKind { kReport, kTrace, kPolicy, kMachine, kCosts };
+
 class ReportFile {
  public:
   // An empty path asks for none. A regular file there, or at its .part, is replaced if it is empty
-  // or begins as the files of this class do, and if no run has its journal beside it; a pipe or a
-  // character device (/dev/stdout too) is written in place. The place of another file, or of its
-  // .part, is never taken. Throws: Error kInput when it would replace the input; kOutputExists what
-  // is no such file; kPath when it would replace another output or cannot be written there;
+  // or begins as files of `kind` do, and if no run has its journal beside it; a pipe or a character
+  // device (/dev/stdout too) is written in place. The place of another file, or of its .part, is
+  // never taken. Throws: Error kInput when it would replace the input; kOutputExists what
+  // is no file of the kind; kPath when it would replace another output or cannot be written there;
   // kSystemLimit. They name `flag`.
-  ReportFile(std::string flag, std::filesystem::path path, const OtherFiles& others);
+  ReportFile(ReportKind kind, std::string flag, std::filesystem::path path,
+             const OtherFiles& others);
 
   // One in a folder of the program's own, which replaces any regular file. Throws: as above.
   static ReportFile InOwnFolder(std::string flag, std::filesystem::path path);
@@ -56,6 +60,7 @@ class ReportFile {
   void RefuseRun() const;
   void RemoveStalePart() const;
 
+  ReportKind kind_ = ReportKind::kReport;
   std::string flag_;
   std::filesystem::path path_;
   Descriptor stream_;  // valid when written in place

@@ -69,8 +69,12 @@ toml::table ParseToml(std::string_view text) {
 
 std::string ReadTomlText(const std::string& path, std::string_view flag) {
   constexpr std::streamoff kMaxBytes = 1 << 20;
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in || !std::filesystem::is_regular_file(path) || in.tellg() > kMaxBytes) {
+  std::error_code ignored;
+  std::ifstream in;
+  // A pipe would be waited for.
+  if (std::filesystem::is_regular_file(path, ignored))
+    in.open(path, std::ios::binary | std::ios::ate);
+  if (!in.is_open() || in.tellg() > kMaxBytes) {
     throw Error(ErrorCode::kFlag, fmt::format("{} {}: not a readable TOML file of at most 1 MiB",
                                               flag, Printable(path)));
   }

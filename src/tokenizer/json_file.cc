@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -40,11 +41,14 @@ void RefuseTokenizer(const std::filesystem::path& file, const std::string& what,
 }
 
 std::string ReadTokenizerFile(const std::filesystem::path& file) {
-  std::error_code ignored;
-  errno = 0;
-  std::ifstream stream(file, std::ios::binary | std::ios::ate);
-  const int error = stream ? EISDIR : errno;  // a folder opens as well as a file
-  if (!std::filesystem::is_regular_file(file, ignored) || !stream) {
+  std::error_code failure;
+  std::ifstream stream;
+  errno = EISDIR;  // of what is there and no file; a pipe would be waited for
+  if (std::filesystem::is_regular_file(file, failure))
+    stream.open(file, std::ios::binary | std::ios::ate);
+  const int error = failure ? failure.value() : errno;
+  if (!stream.is_open()) {
+    std::error_code ignored;
     const bool dangles =
         std::filesystem::is_symlink(file, ignored) && !std::filesystem::exists(file, ignored);
     ThrowSystemError(error,

@@ -215,8 +215,10 @@ CalibrateStages::CalibrateStages(const Opened& opened)
     : flags_(opened.flags),
       model_(opened.model),
       line_(ProgressStreamOf(flags_)),
-      output_("--output", flags_.output, {SourceOf(flags_), {}, flags_.report}),
-      report_("--report", flags_.report, {SourceOf(flags_), flags_.output, {}}) {}
+      output_(ReportKind::kPolicy, "--output", flags_.output,
+              {SourceOf(flags_), {}, flags_.report}),
+      report_(ReportKind::kReport, "--report", flags_.report,
+              {SourceOf(flags_), flags_.output, {}}) {}
 
 Workload CalibrateStages::ReadWork(const Setting& setting) {
   tokens_ = flags_.input.empty()

@@ -82,17 +82,22 @@ std::string DescribeTensors(const Checkpoint& checkpoint) {
                      ExactSizeText(bytes), coded ? " in files" : "");
 }
 
+std::string LayersText(int64_t num) { return fmt::format("{} layer{}", num, num == 1 ? "" : "s"); }
+
 // Parts of attention that not every model has; empty where it has none of them.
 std::string DescribeAttention(const ModelShape& shape) {
   std::vector<std::string> parts;
   if (shape.num_kv_heads != shape.num_heads)
     parts.push_back(fmt::format("{} heads of keys", shape.num_kv_heads));
   if (shape.head_norm) parts.emplace_back("norms of heads");
+  if (shape.joint_head_norm) parts.emplace_back("norms of all heads together");
   if (shape.window > 0) {
-    parts.push_back(fmt::format("a window of {} tokens in {} layers", shape.window,
-                                std::ranges::count(shape.windowed, true)));
+    parts.push_back(fmt::format("a window of {} tokens in {}", shape.window,
+                                LayersText(std::ranges::count(shape.windowed, true))));
   }
   if (shape.score_sinks) parts.emplace_back("sinks");
+  if (shape.score_scale != 0.0)
+    parts.push_back(fmt::format("scores times {:.4g}", shape.score_scale));
   if (shape.score_cap > 0.0) parts.push_back(fmt::format("scores capped at {}", shape.score_cap));
   return parts.empty() ? "" : fmt::format("attention   {}\n", fmt::join(parts, ", "));
 }
@@ -108,6 +113,36 @@ std::string DescribeExperts(const ModelShape& shape) {
   return text + "\n";
 }
 
+// "rotary (theta 10000, 32 of 64 elements of a head, scaled), none in 9 layers"; empty where
+// positions are learned.
+std::string DescribeRope(const ModelShape& shape) {
+  const Rope& rope = shape.rope;
+  if (rope.dims == 0) return "";
+  std::string text = fmt::format(", rotary (theta {}", rope.theta);
+  if (rope.dims != shape.head_dim)
+    text += fmt::format(", {} of {} elements of a head", rope.dims, shape.head_dim);
+  text += rope.scaling.kind == RopeScalingKind::kNone ? ")" : ", scaled)";
+  const auto num_unturned = std::ranges::count(shape.unturned, true);
+  return num_unturned > 0 ? text + fmt::format(", none in {}", LayersText(num_unturned)) : text;
+}
+
+// Where norms stand in a block.
+std::string_view NormPlaces(const ModelShape& shape) {
+  if (!shape.branch_norm) return shape.pre_norm ? "before the block" : "after the block";
+  return shape.pre_norm ? "before the block and after each branch" : "after each branch";
+}
+
+// Factors that not every model has; empty where it has none of them.
+std::string DescribeFactors(const ModelShape& shape) {
+  std::vector<std::string> parts;
+  if (shape.embed_scale != 1.0)
+    parts.push_back(fmt::format("embeddings times {:.4g}", shape.embed_scale));
+  if (shape.logit_scale != 1.0)
+    parts.push_back(fmt::format("logits times {:.4g}", shape.logit_scale));
+  if (shape.logit_cap > 0.0) parts.push_back(fmt::format("logits capped at {}", shape.logit_cap));
+  return parts.empty() ? "" : fmt::format("factors     {}\n", fmt::join(parts, ", "));
+}
+
 std::string DescribeShape(const Model& model) {
   const ModelShape& shape = model.shape;
   std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
@@ -120,9 +155,9 @@ std::string DescribeShape(const Model& model) {
   text += DescribeExperts(shape);
   text += fmt::format("vocabulary  {} tokens, embeddings of {}, {} head\n", shape.vocab_size,
                       shape.embed_size, shape.tied_head ? "tied" : "own");
-  text += fmt::format("positions   {}\n", shape.max_positions);
-  text += fmt::format("norms       {} the block{}, {}affine; biases {}\n",
-                      shape.pre_norm ? "before" : "after",
+  text += fmt::format("positions   {}{}\n", shape.max_positions, DescribeRope(shape));
+  text += DescribeFactors(shape);
+  text += fmt::format("norms       {}{}, {}affine; biases {}\n", NormPlaces(shape),
                       shape.final_norm ? ", one before the head" : "",
                       shape.norm_affine ? "" : "not ", shape.linear_bias ? "yes" : "no");
   text += fmt::format("token ids   bos {}, eos {}, pad {}\n", shape.bos, fmt::join(shape.eos, " "),

@@ -23,7 +23,7 @@ std::filesystem::path PathBeside(const std::filesystem::path& output) {
 }  // namespace
 
 KnownCosts::KnownCosts(const std::filesystem::path& output, const OtherFiles& others)
-    : path_(PathBeside(output)), file_("--output", path_, others) {}
+    : path_(PathBeside(output)), file_(ReportKind::kCosts, "--output", path_, others) {}
 
 std::vector<double> KnownCosts::Read(const std::string& identity, std::size_t most) {
   std::error_code ignored;

@@ -49,7 +49,7 @@ class Merge {
   explicit Merge(const Config& config)
       : config_(config),
         shards_(ShardsOf(config)),
-        report_("--report", config.report, {config.input, config.output, {}}),
+        report_(ReportKind::kReport, "--report", config.report, {config.input, config.output, {}}),
         file_(config) {}
 
   int Run() {

@@ -21,7 +21,7 @@ std::optional<SamplingSummary> SamplingOf(const Config& config) {
 class PlanStages final : public Stages {
  public:
   explicit PlanStages(const Opened& opened)
-      : report_("--report", opened.flags.report,
+      : report_(ReportKind::kReport, "--report", opened.flags.report,
                 {opened.flags.input, opened.flags.output, opened.flags.trace}) {}
 
   Workload ReadWork(const Setting& setting) override { return PlannedWork(setting); }

@@ -88,7 +88,7 @@ std::string Cache(const Config& config, const Machine& machine) {
 
 int RunProfile(const Config& config) {
   const double begin_s = NowSeconds();
-  const ReportFile output("--output", config.output, {});
+  const ReportFile output(ReportKind::kMachine, "--output", config.output, {});
   const std::unique_ptr<Device> device = OpenDevice(config);
   ProgressLine line(ProgressStreamOf(config));
   const auto& [machine, measured] = MeasureHost(

@@ -7,8 +7,8 @@ namespace spillway {
 RunOutput::RunOutput(const Config& config, const std::filesystem::path& input,
                      const std::filesystem::path& output)
     : terminal_(TerminalOf(config)),
-      report_("--report", config.report, {input, output, config.trace}),
-      trace_file_("--trace", config.trace, {input, output, config.report}),
+      report_(ReportKind::kReport, "--report", config.report, {input, output, config.trace}),
+      trace_file_(ReportKind::kTrace, "--trace", config.trace, {input, output, config.report}),
       line_(ProgressStreamOf(config)) {}
 
 TraceLog* RunOutput::OpenTrace(const Plan& plan) {

@@ -168,8 +168,10 @@ std::string SourceOf(const Setting& setting, const Workload& work, const Candida
 class SearchStages final : public Stages {
  public:
   explicit SearchStages(const Opened& opened)
-      : output_("--output", opened.flags.output, {opened.flags.input, {}, opened.flags.report}),
-        report_("--report", opened.flags.report, {opened.flags.input, opened.flags.output, {}}) {}
+      : output_(ReportKind::kPolicy, "--output", opened.flags.output,
+                {opened.flags.input, {}, opened.flags.report}),
+        report_(ReportKind::kReport, "--report", opened.flags.report,
+                {opened.flags.input, opened.flags.output, {}}) {}
 
   Workload ReadWork(const Setting& setting) override {
     RequireRates(setting.machine);

@@ -50,8 +50,10 @@ class SimTrace {
 class SimulateStages final : public Stages {
  public:
   explicit SimulateStages(const Opened& opened)
-      : report_("--report", opened.flags.report, {opened.flags.input, {}, opened.flags.trace}),
-        trace_file_("--trace", opened.flags.trace, {opened.flags.input, {}, opened.flags.report}) {}
+      : report_(ReportKind::kReport, "--report", opened.flags.report,
+                {opened.flags.input, {}, opened.flags.trace}),
+        trace_file_(ReportKind::kTrace, "--trace", opened.flags.trace,
+                    {opened.flags.input, {}, opened.flags.report}) {}
 
   Workload ReadWork(const Setting& setting) override {
     CheckRates(setting.config, setting.machine);

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "spillway/error.h"
 #include "tests/temporary_folder.h"
@@ -14,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kEarlier = "{\n  \"version\": 1,\n  \"older\": \"longer\"}";
+constexpr const char* kEarlier = "{\n  \"version\": 1,\n  \"model\": \"longer\"}";
 
 class ReportFileTest : public testing::Test {
  protected:
@@ -23,7 +25,8 @@ class ReportFileTest : public testing::Test {
   // The code of the refusal; nullopt when the report was written.
   std::optional<ErrorCode> Write(const fs::path& path) const {
     try {
-      ReportFile("--report", path, {input_, output_, other_report_}).Write("{}\n");
+      ReportFile(ReportKind::kReport, "--report", path, {input_, output_, other_report_})
+          .Write("{}\n");
       return std::nullopt;
     } catch (const Error& error) {
       return error.code();
@@ -69,17 +72,34 @@ TEST_F(ReportFileTest, WhatAnotherRunHasLeftIsKept) {
 }
 
 TEST_F(ReportFileTest, APartThatAppearsDuringTheRunIsKept) {
-  const ReportFile report("--report", folder_ / "r.json", {input_, output_, {}});
+  const ReportFile report(ReportKind::kReport, "--report", folder_ / "r.json",
+                          {input_, output_, {}});
   folder_.Write("r.json.part", "answers\n");
   EXPECT_THROW(report.Write("{}\n"), Error);
   EXPECT_EQ(FileText(folder_ / "r.json.part"), "answers\n");
 }
 
-TEST_F(ReportFileTest, WhatHoldsNothingOrIsOfThisProgramIsReplaced) {
-  for (const std::string content :
-       {"", kEarlier, "{\"version\":1,\"other\":2}", "{\n  \"identity\": \"a\"\n}",
-        "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}"})
-    EXPECT_EQ(Write(folder_.Write("r.json", content)), std::nullopt) << content;
+TEST_F(ReportFileTest, OneKindNeverTakesThePlaceOfAnother) {
+  const std::pair<ReportKind, std::string> files[] = {
+      {ReportKind::kReport, kEarlier},
+      {ReportKind::kReport, "{\"version\":1,\"interrupted\":true}"},
+      {ReportKind::kTrace, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}"},
+      {ReportKind::kPolicy, "{\n  \"version\": 1,\n  \"weight_frac\": {}}"},
+      {ReportKind::kPolicy, "{\"version\": 1, \"kv_bits\": [8, 4]}"},
+      {ReportKind::kMachine, "{\n  \"version\": 1,\n  \"name\": \"h100\"}"},
+      {ReportKind::kCosts, "{\n  \"identity\": \"a\"\n}"}};
+  for (const auto& [kind, content] : files) {
+    for (const auto& [other, ignored] : files) {
+      const fs::path path = folder_.Write("f.json", content);
+      if (kind == other) {
+        EXPECT_NO_THROW(ReportFile(other, "--output", path, {})) << content;
+      } else {
+        EXPECT_THROW(ReportFile(other, "--output", path, {}), Error) << content;
+      }
+    }
+    // One that holds nothing is nobody's.
+    EXPECT_NO_THROW(ReportFile(kind, "--output", folder_.Write("empty", ""), {}));
+  }
 }
 
 TEST_F(ReportFileTest, TheInputIsNeverReplaced) {
@@ -120,7 +140,7 @@ TEST_F(ReportFileTest, AnotherReportIsNeverReplaced) {
 
 TEST_F(ReportFileTest, WhatIsDiscardedLeavesTheEarlierOne) {
   const fs::path path = folder_.Write("r.json", kEarlier);
-  const ReportFile report("--report", path, {input_, output_, {}});
+  const ReportFile report(ReportKind::kReport, "--report", path, {input_, output_, {}});
   const Descriptor part = report.Create();
   WriteAll(part, "{", "part");
   report.Discard();
@@ -139,7 +159,8 @@ TEST_F(ReportFileTest, NoLinkIsFollowed) {
 
 TEST_F(ReportFileTest, ALinkThatAppearsDuringTheRunIsNotFollowed) {
   const fs::path victim = folder_.Write("victim", "precious");
-  const ReportFile report("--report", folder_ / "r.json", {input_, output_, {}});
+  const ReportFile report(ReportKind::kReport, "--report", folder_ / "r.json",
+                          {input_, output_, {}});
   fs::create_symlink(victim, folder_ / "r.json.part");
   EXPECT_THROW(report.Write("{}\n"), Error);
   EXPECT_EQ(FileText(victim), "precious");
@@ -148,7 +169,8 @@ TEST_F(ReportFileTest, ALinkThatAppearsDuringTheRunIsNotFollowed) {
 TEST_F(ReportFileTest, WhatIsNoFileIsRefusedAtOnce) {
   for (const fs::path& path :
        {folder_.path(), folder_ / "missing/r.json", folder_ / "", fs::path("-")}) {
-    EXPECT_THROW(ReportFile("--report", path, {input_, output_, {}}), Error) << path;
+    EXPECT_THROW(ReportFile(ReportKind::kReport, "--report", path, {input_, output_, {}}), Error)
+        << path;
   }
 }
 

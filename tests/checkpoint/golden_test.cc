@@ -4,6 +4,9 @@
 
 #include <bit>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "src/verbs/describe.h"
 #include "tests/checkpoint/model_files.h"
@@ -111,6 +114,24 @@ TEST(DescribeTest, ShowsFormatTensorsAndShape) {
         "7891968 parameters", "blocks      8 of hidden size 256, 4 heads of 64, ffn 1024 relu",
         "every tensor of the model is there", "... 122 more"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+TEST(DescribeTest, ShowsWhatAFamilyHasOfItsOwn) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> models = {
+      {"granite-tied",
+       {"scores times 0.2\n", "positions   336, rotary (theta 10000000)\n",
+        "factors     embeddings times 1.143, logits times 1.429\n"}},
+      {"olmo3-typed",
+       {"2 heads of keys, norms of all heads together, a window of 9 tokens in 1 layer\n",
+        "rotary (theta 20000, scaled)\n", "norms       after each branch"}},
+      {"smollm3-plain", {"rotary (theta 5000000), none in 1 layer\n"}},
+      {"glm4-plain", {"8 of 16 elements of a head", "before the block and after each branch"}},
+      {"gemma2-capped", {"scores capped at 2\n", "factors     embeddings times 8\n"}}};
+  for (const auto& [name, parts] : models) {
+    const std::string text = DescribeCheckpoint(SPILLWAY_SOURCE_DIR "/tests/parity/models/" + name);
+    for (const std::string& part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << part << text;
   }
 }
 

@@ -19,6 +19,10 @@ def config_file(text):
     return lambda root: (root / "bad.toml").write_text(text)
 
 
+def fifo_as_config(root):
+    os.mkfifo(root / "bad.toml")
+
+
 def existing_output(root):
     (root / "out" / "out.jsonl").write_text("precious\n")
 
@@ -110,6 +114,7 @@ FLAGS = [
     ("a variable that is no number", 2, [], environment(threads="two")),
     ("a variable out of range", 2, [], environment(threads="0")),
     ("no such config file", 2, ["--config", "{root}/none.toml"], None),
+    ("a config file that is a FIFO", 2, CONFIG_FLAG, fifo_as_config),
     ("a config file that is not TOML", 2, CONFIG_FLAG, config_file("threads = = 2\n")),
     ("a key beyond ASCII in the config file", 2, CONFIG_FLAG, config_file("\ufcffthreads = 2\n")),
     ("an unknown key in the config file", 2, CONFIG_FLAG, config_file("[generate]\nthread = 2\n")),

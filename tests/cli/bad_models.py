@@ -215,9 +215,11 @@ def not_a_number(folder):
     file.write()
 
 
-def make_fifo(folder):
-    (folder / "model.safetensors").unlink()
-    os.mkfifo(folder / "model.safetensors")
+def make_fifo(name):
+    def make(folder):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    return make
 
 
 def make_folder(folder):
@@ -228,7 +230,7 @@ def make_folder(folder):
 SAFETENSORS = [
     ("the weights are missing", 12, FP16, remove("model.safetensors")),
     ("the weights are a folder", 12, FP16, make_folder),
-    ("the weights are a FIFO", 12, FP16, make_fifo),
+    ("the weights are a FIFO", 12, FP16, make_fifo("model.safetensors")),
     ("an empty file", 10, FP16, write_file("model.safetensors", b"")),
     ("7 bytes", 10, FP16, write_file("model.safetensors", b"1234567")),
     ("a git-LFS pointer", 10, FP16, write_file("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n")),
@@ -426,6 +428,7 @@ TOKENIZER = [
     ("a merge of one word", 14, TORCH, add_merge("alone")),
     ("a merge of unknown tokens", 14, TORCH, add_merge("\u6f22 \u5b57")),
     ("tokenizer.json is cut", 14, TOKENIZER_JSON, cut("tokenizer.json", 5000)),
+    ("tokenizer.json is a FIFO", 12, TOKENIZER_JSON, make_fifo("tokenizer.json")),
     ("an unknown pre-tokenizer", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data.update(pre_tokenizer={"type": "Evil"}))),
     ("an unknown model type", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data["model"].update(type="Unigram"))),
     ("a split by the file's own pattern", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data.update(

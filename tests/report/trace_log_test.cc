@@ -22,7 +22,9 @@ using Json = nlohmann::json;
 
 class TraceLogTest : public ::testing::Test {
  protected:
-  ReportFile File(const std::filesystem::path& path) const { return {"--trace", path, {}}; }
+  ReportFile File(const std::filesystem::path& path) const {
+    return {ReportKind::kTrace, "--trace", path, {}};
+  }
   Json Written() const { return Json::parse(FileText(folder_ / "t.json")); }
 
   std::vector<Json> Spans() const {
