@@ -239,6 +239,8 @@ void RefuseWhatCannotRoll(const Model& model, const Machine& machine, const Poli
     refuse(fmt::format("{} has learned positions, and no others than these; leave it out", name));
   if (shape.rope.scaling.depends_on_length())
     refuse(fmt::format("rotations of {} depend on a row's length, which has no end then", name));
+  if (std::ranges::find(shape.unturned, true) != shape.unturned.end())
+    refuse(fmt::format("layers of {} know no positions; leave it out", name));
   if (std::ranges::any_of(WindowsOf(model), [](int64_t window) { return window > 0; }))
     refuse(fmt::format("layers of {} have windows of their own; leave it out", name));
   const auto attends = [](const Op& op) { return std::holds_alternative<Attend>(op); };

@@ -44,6 +44,8 @@ constexpr std::array kModelTypes = {ModelType{"opt", "GPT2Tokenizer"},
                                     ModelType{"olmo2", kFilesOwn},
                                     ModelType{"olmo3", kFilesOwn},
                                     ModelType{"granite", kFilesOwn},
+                                    ModelType{"granitemoe", kFilesOwn},
+                                    ModelType{"granitemoehybrid", kFilesOwn},
                                     ModelType{"stablelm", kFilesOwn},
                                     ModelType{"glm4", kFilesOwn}};
 

@@ -147,6 +147,7 @@ class RollingTest(harness.VerbTest):
             (["--model", harness.BUNDLED_MODEL, *H2O], "has learned positions"),
             (["--model", PARITY_MODELS / "dynamic", *H2O], "depend on a row's length"),
             (["--model", PARITY_MODELS / "mistral-windowed", *WINDOW], "windows of their own"),
+            (["--model", PARITY_MODELS / "granite4-unturned", *WINDOW], "know no positions"),
             (["--model", MODEL, *H2O, "--kv-bits", 4], "give --kv-bits 8,4 or 8"),
             (["--model", MODEL, "--rolling"], "keeps every token"),
             (["--model", MODEL, *H2O, "--shadow", "50%"], "does not roll")]:

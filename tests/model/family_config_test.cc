@@ -304,6 +304,48 @@ TEST(GraniteConfigTest, FactorsAreThoseOfEmbeddingsScoresNormsAndLogits) {
   }
 }
 
+TEST(GraniteConfigTest, ExpertsAreAsWideAsTheirMlp) {
+  const ModelShape shape = ShapeOf(
+      Tiny("granitemoe",
+           {{"num_local_experts", 4}, {"num_experts_per_tok", 2}, {"residual_multiplier", 0.5}}));
+  EXPECT_EQ(shape.experts.num, 4);
+  EXPECT_EQ(shape.experts.top_k, 2);
+  EXPECT_EQ(shape.experts.ffn_size, 24);
+  EXPECT_TRUE(shape.experts.renormalise);
+  EXPECT_EQ(shape.embed_scale, 2.0);
+}
+
+// As published, with the keys of layers that they do not have.
+TEST(GraniteConfigTest, FourIsReadWhereAllLayersAttend) {
+  const json types = json::array({"attention", "attention", "full_attention", "attention"});
+  const auto four = [&](json more) {
+    json config = {{"num_local_experts", 0},         {"num_experts_per_tok", 0},
+                   {"layer_types", types},           {"position_embedding_type", "rope"},
+                   {"shared_intermediate_size", 32}, {"normalization_function", "rmsnorm"},
+                   {"init_method", "mup"},           {"mamba_d_head", 64},
+                   {"mamba_conv_bias", true},        {"mamba_n_heads", 48},
+                   {"router_aux_loss_coef", 0.01}};
+    config.update(more);
+    return Tiny("granitemoehybrid", config);
+  };
+  const ModelShape shape = ShapeOf(four(json::object()));
+  EXPECT_EQ(shape.ffn_size, 32);
+  EXPECT_EQ(shape.experts.num, 0);
+  EXPECT_TRUE(shape.unturned.empty());
+  EXPECT_EQ(ShapeOf(four({{"position_embedding_type", nullptr}})).unturned, kAll);
+  EXPECT_EQ(ShapeOf(four({{"position_embedding_type", "nope"}})).unturned, kAll);
+  const ErrorCode kUnsupported = ErrorCode::kModelUnsupported;
+  ExpectRefusal(four({{"position_embedding_type", "alibi"}}), kUnsupported, "alibi");
+  ExpectRefusal(four({{"num_local_experts", 8}}), kUnsupported, "num_local_experts");
+  ExpectRefusal(four({{"num_local_experts", nullptr}}), kUnsupported, "num_local_experts");
+  ExpectRefusal(four({{"normalization_function", "layernorm"}}), kUnsupported, "normalization");
+  ExpectRefusal(four({{"layer_types", nullptr}}), kUnsupported, "Mamba");
+  ExpectRefusal(four({{"layer_types", {"attention", "mamba", "attention", "attention"}}}),
+                kUnsupported, "mamba");
+  ExpectRefusal(four({{"layer_types", {"attention"}}}), ErrorCode::kModelInconsistent,
+                "1 entries for 4 layers");
+}
+
 TEST(FamilyConfigTest, WhatWouldChangeTheAnswerIsRefusedByName) {
   const ErrorCode kUnsupported = ErrorCode::kModelUnsupported;
   const ErrorCode kInconsistent = ErrorCode::kModelInconsistent;

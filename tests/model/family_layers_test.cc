@@ -92,6 +92,24 @@ TEST(FamilyLayersTest, GraniteScalesLogitsWithoutACap) {
   EXPECT_EQ(OpsOf<Attend>(AttentionOf(model, 0)).at(0).scale, 0.0078125F);
 }
 
+TEST(FamilyLayersTest, GraniteHasItsOwnNamesOfMatrices) {
+  const Model four = BuiltIn("granite-4.0-micro");
+  const TensorSpec& up = four.Tensor(OpsOf<Linear>(four.layers[2]).at(1).weight);
+  EXPECT_EQ(up.name, "layers.0.shared_mlp.up_proj.weight");
+  ASSERT_EQ(up.sources.size(), 1U);
+  EXPECT_EQ(up.sources.front().name, "layers.0.shared_mlp.input_linear.weight");
+  EXPECT_EQ(up.sources.front().first_row, 8192);
+  EXPECT_EQ(four.Tensor(OpsOf<Linear>(four.layers[2]).at(2).weight).name,
+            "layers.0.shared_mlp.output_linear.weight");
+  const Model three = BuiltIn("granite-3.1-1b-a400m");
+  const TensorRef router = OpsOf<Linear>(three.layers[2]).at(0).weight;
+  EXPECT_EQ(three.Tensor(router).name, "layers.0.block_sparse_moe.router.layer.weight");
+  const Experts experts = OpsOf<Experts>(three.layers[3]).at(0);
+  const TensorSource down = three.Tensor(experts.experts.at(1).down.weight).sources.front();
+  EXPECT_EQ(down.name, "layers.0.block_sparse_moe.output_linear.weight");
+  EXPECT_EQ(down.stacked.index, 1);
+}
+
 TEST(FamilyLayersTest, GptOssHasSinksEverywhereAndAWindowInEveryOtherLayer) {
   const Model model = BuiltIn("gpt-oss-20b");
   int64_t decoder_layer = 0;

@@ -79,7 +79,7 @@ TEST(BuiltInShapeNamesTest, AnyCaseIsTaken) {
 TEST(BuiltInShapeNamesTest, UnknownNamesAreNone) {
   EXPECT_FALSE(BuiltInShape("opt-7b").has_value());
   EXPECT_FALSE(BuiltInShape("").has_value());
-  EXPECT_EQ(BuiltInShapeNames().size(), 76U);
+  EXPECT_EQ(BuiltInShapeNames().size(), 79U);
 }
 
 TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {

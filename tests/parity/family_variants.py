@@ -129,6 +129,15 @@ FAMILY_VARIANTS = {
     "granite-biased": ("sharded", 138, SMALL | {
         "model_type": "granite", "attention_bias": True, "mlp_bias": True, "vocab_size": 387, "embedding_multiplier": 12, "logits_scaling": 1.5,
         "residual_multiplier": 0.22, "attention_multiplier": 0.0625}),
+    "granite4-plain": ("safetensors", 169, FOURS | {
+        "model_type": "granitemoehybrid", "tie_word_embeddings": True, "embedding_multiplier": 0.8, "residual_multiplier": 0.7,
+        "attention_multiplier": 0.2, "logits_scaling": 0.7, "rope_theta": 10000000.0, "torch_dtype": "bfloat16",
+        "position_embedding_type": "rope", "layer_types": ["attention"] * 2, "shared_intermediate_size": 96}),
+    # No layer knows positions.
+    "granite4-unturned": ("sharded", 170, SMALL | {
+        "model_type": "granitemoehybrid", "attention_bias": True, "embedding_multiplier": 1.5, "residual_multiplier": 0.5,
+        "attention_multiplier": 0.3, "logits_scaling": 1.2, "num_hidden_layers": 3, "position_embedding_type": None,
+        "layer_types": [FULL] * 3, "shared_intermediate_size": 80, "mamba_d_head": "auto"}),
 }
 
 # As published, but of a shorter context.
@@ -136,6 +145,14 @@ YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings":
         "truncate": False}
 
 EXPERT_VARIANTS = {
+    "granitemoe-plain": ("safetensors", 171, FOURS | {
+        "model_type": "granitemoe", "num_local_experts": 8, "num_experts_per_tok": 4, "intermediate_size": 48,
+        "tie_word_embeddings": True, "embedding_multiplier": 0.8, "residual_multiplier": 0.7, "attention_multiplier": 0.2,
+        "logits_scaling": 0.7, "rope_theta": 10000000.0, "torch_dtype": "bfloat16"}),
+    "granitemoe-biased": ("sharded", 174, SMALL | {
+        "model_type": "granitemoe", "attention_bias": True, "num_local_experts": 5, "num_experts_per_tok": 2,
+        "intermediate_size": 40, "embedding_multiplier": 1.5, "residual_multiplier": 0.5, "attention_multiplier": 0.3,
+        "logits_scaling": 1.2}),
     "mixtral-plain": ("safetensors", 91, FOURS | {
         "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 48,
         "rope_theta": 1000000.0, "sliding_window": None, "torch_dtype": "bfloat16"}),

@@ -157,6 +157,14 @@ CONFIGS = {
     "seed_oss": _config_of("seed_oss", "SeedOssForCausalLM", attention_bias=True, attention_out_bias=False, mlp_bias=False,
                            pad_token_id=1, rms_norm_eps=1e-6),
     "granite": _config_of("granite", "GraniteForCausalLM", attention_bias=False, mlp_bias=False),
+    "granitemoe": _config_of("granitemoe", "GraniteMoeForCausalLM", attention_bias=False, router_aux_loss_coef=0.0,
+                             output_router_logits=False),
+    # With the keys of layers that it does not have, as published.
+    "granitemoehybrid": _config_of("granitemoehybrid", "GraniteMoeHybridForCausalLM", attention_bias=False, num_local_experts=0,
+                                   num_experts_per_tok=0, init_method="mup", normalization_function="rmsnorm",
+                                   router_aux_loss_coef=0.01, output_router_logits=False, mamba_chunk_size=256,
+                                   mamba_conv_bias=True, mamba_d_conv=4, mamba_d_head=16, mamba_d_state=256, mamba_expand=2,
+                                   mamba_n_groups=1, mamba_n_heads=8, mamba_proj_bias=False),
     "olmo2": _config_of("olmo2", "Olmo2ForCausalLM", attention_bias=False),
     "olmo3": _config_of("olmo3", "Olmo3ForCausalLM", attention_bias=False),
     "smollm3": _config_of("smollm3", "SmolLM3ForCausalLM", attention_bias=False, mlp_bias=False, rms_norm_eps=1e-6,
@@ -308,10 +316,30 @@ def _initial_gpt_oss_value(name, shape, config, generator):
     return value
 
 
+def _initial_hybrid_value(name, shape, config, generator):
+    """Initial value of a tensor of Granite 4: Llama's, with gate and up in one."""
+    value = _initial_llama_value(name.replace("output_linear", "down_proj"), shape, config, generator)
+    if "input_linear" in name:
+        value[: shape[0] // 2] *= 1.5
+    return value
+
+
+GRANITE_NAMES = {"experts.gate_up_proj": "input_linear.weight", "experts.down_proj": "output_linear.weight",
+                 "router.weight": "router.layer.weight"}
+
+
+def _granite_name(name):
+    block, of_experts, part = name.partition("block_sparse_moe.")
+    return block + of_experts + GRANITE_NAMES.get(part, part)
+
+
 def split_experts(config, state):
-    """The state with a matrix for each expert, as published files and transformers' own have them, but those of gpt-oss."""
+    """The state with a matrix for each expert, as published files and transformers' own have them, but those of gpt-oss and
+    Granite."""
     if config["model_type"] == "gpt_oss":
         return state
+    if config["model_type"] == "granitemoe":
+        return {_granite_name(name): tensor for name, tensor in state.items()}
     parts = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2")}.get(config["model_type"], ("mlp", "gate_proj", "up_proj", "down_proj"))
     split = {}
     for name, tensor in state.items():
@@ -331,8 +359,8 @@ def split_experts(config, state):
 
 INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value, "phi3": _initial_phi3_value} | dict.fromkeys(
     ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value) | dict.fromkeys(
-    ["mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value) | dict.fromkeys(
-    ["olmo2", "olmo3", "exaone4"], _initial_olmo_value) | {"gpt_oss": _initial_gpt_oss_value}
+    ["granitemoe", "mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value) | dict.fromkeys(
+    ["olmo2", "olmo3", "exaone4"], _initial_olmo_value) | {"gpt_oss": _initial_gpt_oss_value, "granitemoehybrid": _initial_hybrid_value}
 
 
 # Names in published files that transformers 5 has given up in memory.

@@ -53,6 +53,7 @@ CASES = [
     ["gptoss-mxfp4", *H2O],
     ["olmo2-grouped-biased", "--kv-bits", "8,4"],
     ["smollm3-windowed", "--kv-bits", 4],
+    ["granitemoe-plain"],
     ["granite-biased"],  # a vocabulary of 387
     ["granite-biased", "--weight-bits", 4, *H2O],
     ["glm4-scaled", "--weight-bits", 8],

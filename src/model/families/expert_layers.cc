@@ -69,16 +69,16 @@ class ExpertLayers {
 
   // Rows of an expert's part of a stack, from first_row on, at these distances.
   struct Part {
-    std::string_view stack;
+    std::string stack;   // without the decoder layer's name
     int64_t number = 0;  // of the expert
     int64_t first_row = 0;
     int64_t num_rows = 0;
     RowRuns runs = {};
-    std::string_view own_stack = {};  // where it is in no other part's
+    std::string own_stack = {};  // where it is in no other part's
   };
   TensorSource SourceOf(const Part& part, std::string_view suffix) const {
-    TensorSource source = {fmt::format("{}mlp.experts.{}{}", Layer(), part.stack, suffix),
-                           part.first_row, part.num_rows};
+    TensorSource source = {fmt::format("{}{}{}", Layer(), part.stack, suffix), part.first_row,
+                           part.num_rows};
     source.runs = part.runs;
     source.stacked = {shape_.experts.num, part.number};
     return source;
@@ -102,14 +102,16 @@ class ExpertLayers {
   Expert Routed(int64_t number) {
     const int64_t ffn = shape_.experts.ffn_size;
     const std::string expert = fmt::format("{}experts.{}.", prefix_, number);
-    const auto of = [&](std::string_view part, const Part& stacked) {
-      return Published{fmt::format("{}{}", expert, part), stacked};
+    const auto of = [&](std::string_view part, Part stacked) {
+      stacked.own_stack = fmt::format("mlp.experts.{}", part);
+      return Published{fmt::format("{}{}", expert, part), std::move(stacked)};
     };
+    const std::string gate_up(names_.gate_up_stack);
     const bool in_turns = names_.stacks == ExpertStacks::kInterleaved;
     const RowRuns runs = in_turns ? RowRuns{1, 2} : RowRuns{};
-    return Of(ffn, of(names_.gate, {"gate_up_proj", number, 0, 2 * ffn, runs, names_.gate}),
-              of(names_.up, {"gate_up_proj", number, in_turns ? 1 : ffn, 2 * ffn, runs, names_.up}),
-              of(names_.down, {"down_proj", number, 0, shape_.hidden_size, {}, names_.down}));
+    return Of(ffn, of(names_.gate, {gate_up, number, 0, 2 * ffn, runs}),
+              of(names_.up, {gate_up, number, in_turns ? 1 : ffn, 2 * ffn, runs}),
+              of(names_.down, {std::string(names_.down_stack), number, 0, shape_.hidden_size}));
   }
 
   Expert Shared() {

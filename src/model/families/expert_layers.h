@@ -25,6 +25,8 @@ struct ExpertNames {
   std::string_view down = "down_proj";
   std::string_view router = "gate";
   ExpertStacks stacks = ExpertStacks::kConcatenated;
+  std::string_view gate_up_stack = "mlp.experts.gate_up_proj";
+  std::string_view down_stack = "mlp.experts.down_proj";
 };
 
 // Adds the layers of a decoder layer whose names begin with `layer`. `norm`: of the experts' input.

@@ -6,10 +6,12 @@
 namespace spillway {
 namespace {
 
-constexpr std::array kFamilies = {&kExaone4,  &kGemma,   &kGemma2,   &kGemma3,  &kGlm,    &kGlm4,
-                                  &kGpt2,     &kGptNeox, &kGptOss,   &kGranite, &kLlama,  &kMistral,
-                                  &kMixtral,  &kOlmo2,   &kOlmo3,    &kOpt,     &kPhi3,   &kQwen2,
-                                  &kQwen2Moe, &kQwen3,   &kQwen3Moe, &kSeedOss, &kSmolLm3};
+constexpr std::array kFamilies = {
+    &kExaone4, &kGemma,   &kGemma2,   &kGemma3,  &kGlm,        &kGlm4,
+    &kGpt2,    &kGptNeox, &kGptOss,   &kGranite, &kGraniteMoe, &kGraniteMoeHybrid,
+    &kLlama,   &kMistral, &kMixtral,  &kOlmo2,   &kOlmo3,      &kOpt,
+    &kPhi3,    &kQwen2,   &kQwen2Moe, &kQwen3,   &kQwen3Moe,   &kSeedOss,
+    &kSmolLm3};
 
 }  // namespace
 

@@ -15,6 +15,8 @@ extern const Family kGpt2;
 extern const Family kGptNeox;
 extern const Family kGptOss;
 extern const Family kGranite;
+extern const Family kGraniteMoe;
+extern const Family kGraniteMoeHybrid;
 extern const Family kLlama;
 extern const Family kMistral;
 extern const Family kMixtral;

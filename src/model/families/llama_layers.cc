@@ -15,6 +15,7 @@ class LlamaLayers {
   struct Names {
     ExpertNames experts = {};
     BranchNorms norms = {};
+    MlpNames mlp = {};
   };
 
   LlamaLayers(const ModelShape& shape, const Names& names, ModelBuilder& model)
@@ -138,13 +139,14 @@ class LlamaLayers {
   }
 
   void AddMlp(const std::string& layer) {
-    const std::string name = layer + "mlp.";
+    const std::string name = layer + std::string(names_.mlp.block);
     AddPreNorm(fmt::format("{}{}", layer,
                            shape_.branch_norm ? names_.norms.before_mlp
                                               : std::string_view("post_attention_layernorm")));
     const int64_t ffn = shape_.ffn_size;
-    const TensorSource gates = {name + "gate_up_proj", 0, 2 * ffn};
-    const TensorSource ups = {name + "gate_up_proj", ffn, 2 * ffn};
+    const std::string fused = name + std::string(names_.mlp.gate_up);
+    const TensorSource gates = {fused, 0, 2 * ffn};
+    const TensorSource ups = {fused, ffn, 2 * ffn};
     Linear gate =
         Product({name + "gate_proj", ffn, shape_.mlp_bias, gates}, BlockIn(), {Buf::kGate});
     gate.activation = shape_.activation;
@@ -152,8 +154,8 @@ class LlamaLayers {
     Linear up = Product({name + "up_proj", ffn, shape_.mlp_bias, ups}, BlockIn(), {Buf::kInner});
     up.times = Buf::kGate;
     model_.Add(up);
-    AddToStates({name + "down_proj", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner, layer,
-                names_.norms.after_mlp);
+    AddToStates({name + std::string(names_.mlp.down), shape_.hidden_size, shape_.mlp_bias},
+                Buf::kInner, layer, names_.norms.after_mlp);
   }
 
   // Adds a product to the states; of a shape with norms behind the parts its norm of that name.
@@ -190,6 +192,10 @@ void AddLlamaLayers(const ModelShape& shape, ModelBuilder& model) {
 
 void AddLlamaLayers(const ModelShape& shape, const BranchNorms& norms, ModelBuilder& model) {
   LlamaLayers(shape, {.norms = norms}, model).AddAll();
+}
+
+void AddLlamaLayers(const ModelShape& shape, const MlpNames& mlp, ModelBuilder& model) {
+  LlamaLayers(shape, {.mlp = mlp}, model).AddAll();
 }
 
 void AddLlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model) {

@@ -19,8 +19,19 @@ struct BranchNorms {
   std::string_view after_mlp = "post_feedforward_layernorm";
 };
 
+// Matrices of a decoder layer's MLP: those that are published are `block` + "gate_proj" and so on,
+// and these, of which the first has the rows of gate before those of up.
+struct MlpNames {
+  std::string_view block = "mlp.";
+  std::string_view gate_up = "gate_up_proj";
+  std::string_view down = "down_proj";
+};
+
 // Layers of Llama's block where such norms have names of their own.
 void AddLlamaLayers(const ModelShape& shape, const BranchNorms& norms, ModelBuilder& model);
+
+// Layers of Llama's block where MLPs have names of their own.
+void AddLlamaLayers(const ModelShape& shape, const MlpNames& mlp, ModelBuilder& model);
 
 // Layers of Llama's block where experts have names of their own.
 void AddLlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model);
