@@ -236,9 +236,9 @@ class Entries {
       entry.tensor.shape.insert(entry.tensor.shape.begin(), 1);
     if (change != GgufChange::kPairsTogether) return;
     const bool keys = entry.tensor.name.find("k_proj") != std::string::npos;
-    const int64_t all = metadata_.Count("llama.attention.head_count");
-    const int64_t heads =
-        keys ? metadata_.FindCount("llama.attention.head_count_kv").value_or(all) : all;
+    const std::string name = metadata_.Text("general.architecture") + ".attention.head_count";
+    const int64_t all = metadata_.Count(name);
+    const int64_t heads = keys ? metadata_.FindCount(name + "_kv").value_or(all) : all;
     const int64_t rows = entry.tensor.shape.front();
     if (heads <= 0 || rows % (2 * heads) != 0)
       metadata_.Refuse(fmt::format("tensor \"{}\" has {} rows for {} heads",

@@ -53,6 +53,7 @@ class ConfigWriter {
   int64_t HeadSize() const;
   [[noreturn]] void RefuseSetting(std::string_view name) const;
 
+  bool IsGranite() const { return architecture_.starts_with("granite"); }
   bool HasExperts() const { return FindCount("expert_count").value_or(0) != 0; }
   bool TakesExperts() const;
   void RefuseUnread() const;
@@ -70,6 +71,8 @@ class ConfigWriter {
   void AddMixtral(json& config) const;
   void AddQwenExperts(json& config) const;
   void AddGemma(json& config) const;
+  void AddGranite(json& config) const;
+  void AddWindows(json& config) const;
   void AddGemmaLayers(json& config) const;
   void AddFamily(json& config) const;
 
@@ -122,18 +125,27 @@ void ConfigWriter::RefuseUnreadExperts() const {
   const double scale = FindNumber("expert_weights_scale").value_or(1.0);
   if (scale != 1.0 && scale != 0.0) RefuseSetting("expert_weights_scale");  // 0: not set
   if (FindCount("expert_group_count").value_or(1) > 1) RefuseSetting("expert_group_count");
-  if (architecture_ != "qwen2moe" && FindCount("expert_shared_count").value_or(0) != 0)
-    RefuseSetting("expert_shared_count");
+  if (architecture_ == "qwen2moe") return;
+  if (FindCount("expert_shared_count").value_or(0) != 0) RefuseSetting("expert_shared_count");
+  if (FindCount("expert_shared_feed_forward_length").value_or(0) != 0)
+    RefuseSetting("expert_shared_feed_forward_length");
 }
 
 // Settings that change what the network computes, of no architecture that is read.
 void ConfigWriter::RefuseUnread() const {
   for (const char* name :
        {"attention.clamp_kqv", "attention.max_alibi_bias", "use_parallel_residual",
-        "residual_scale", "embedding_scale", "logit_scale", "attention.scale",
-        "leading_dense_block_count", "attention.temperature_length", "attention.causal"}) {
+        "leading_dense_block_count", "attention.temperature_length", "attention.causal",
+        "rope.dimension_sections", "deepstack_mapping"}) {
     if (metadata_.Has(Key(name))) RefuseSetting(name);
   }
+  for (const char* name : {"residual_scale", "embedding_scale", "logit_scale", "attention.scale"}) {
+    if (!IsGranite() && metadata_.Has(Key(name))) RefuseSetting(name);
+  }
+  if (FindCount("nextn_predict_layers").value_or(0) != 0) RefuseSetting("nextn_predict_layers");
+  // Of Granite, false where no layer knows positions.
+  if (IsGranite() && !metadata_.FindFlag(Key("rope.scaling.finetuned")).value_or(true))
+    RefuseSetting("rope.scaling.finetuned");
   RefuseUnreadExperts();
   const int64_t values = FindCount("attention.value_length").value_or(HeadSize());
   if (values != HeadSize()) RefuseSetting("attention.value_length");
@@ -199,13 +211,12 @@ std::vector<double> Llama3Factors(double theta, std::size_t num_pairs, double fa
   return factors;
 }
 
-// llama.cpp keeps the factors of the pairs only; the two scalings that are published are told by
-// them.
+// llama.cpp keeps the factors of the pairs only; the scalings that are published are told by them.
 json ConfigWriter::Llama3Scaling() const {
   constexpr double kTolerance = 1e-4;
   const std::vector<double> found = Factors("rope_freqs.weight");
   const double theta = Shortest(FindNumber("rope.freq_base").value_or(10000.0));
-  for (const double factor : {8.0, 32.0}) {
+  for (const double factor : {8.0, 16.0, 32.0}) {
     const std::vector<double> known = Llama3Factors(theta, found.size(), factor);
     const bool same = std::ranges::equal(
         found, known, [](double a, double b) { return std::abs(a - b) <= kTolerance * b; });
@@ -216,10 +227,11 @@ json ConfigWriter::Llama3Scaling() const {
             {"high_freq_factor", 4.0},
             {"original_max_position_embeddings", 8192}};
   }
-  throw Error(ErrorCode::kModelUnsupported,
-              fmt::format("{}: \"rope_freqs.weight\" is not that of Llama 3.1 or 3.2, which are "
-                          "supported; use the original model",
-                          Printable(metadata_.source())));
+  throw Error(
+      ErrorCode::kModelUnsupported,
+      fmt::format("{}: \"rope_freqs.weight\" is not that of Llama 3.1, 3.2 or EXAONE 4, which "
+                  "are supported; use the original model",
+                  Printable(metadata_.source())));
 }
 
 json ConfigWriter::PublishedScaling(std::string type) const {
@@ -227,8 +239,13 @@ json ConfigWriter::PublishedScaling(std::string type) const {
                   {"factor", Shortest(metadata_.Number(Key("rope.scaling.factor")))}};
   if (const auto original = FindCount("rope.scaling.original_context_length"))
     scaling["original_max_position_embeddings"] = *original;
-  constexpr std::array<std::pair<const char*, const char*>, 3> kNumbers = {
+  if (FindNumber("rope.scaling.yarn_log_multiplier").value_or(0.0) != 0.0)
+    RefuseSetting("rope.scaling.yarn_log_multiplier");
+  if (FindNumber("rope.scaling.yarn_ext_factor").value_or(1.0) != 1.0)
+    RefuseSetting("rope.scaling.yarn_ext_factor");
+  constexpr std::array<std::pair<const char*, const char*>, 4> kNumbers = {
       {{"rope.scaling.attn_factor", "attention_factor"},
+       {"rope.scaling.yarn_attn_factor", "attention_factor"},
        {"rope.scaling.yarn_beta_fast", "beta_fast"},
        {"rope.scaling.yarn_beta_slow", "beta_slow"}}};
   for (const auto& [name, key] : kNumbers) {
@@ -249,8 +266,9 @@ json ConfigWriter::Scaling() const {
 void ConfigWriter::AddRope(json& config) const {
   config["rope_theta"] = Shortest(FindNumber("rope.freq_base").value_or(10000.0));
   const int64_t turned = FindCount("rope.dimension_count").value_or(HeadSize());
-  if (turned != HeadSize()) {
-    if (architecture_ != "phi3") RefuseSetting("rope.dimension_count");
+  const bool may_be_part = architecture_ == "phi3" || architecture_ == "glm4";
+  if (turned != HeadSize() && !may_be_part) RefuseSetting("rope.dimension_count");
+  if (may_be_part) {
     config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(HeadSize());
   }
   json scaling = Scaling();
@@ -344,8 +362,49 @@ void ConfigWriter::AddGemma(json& config) const {
       Shortest(FindNumber("final_logit_softcapping").value_or(30.0));
 }
 
+// Windows by layer: those of a list, or all but each fourth, or each of another period.
+void ConfigWriter::AddWindows(json& config) const {
+  constexpr auto kPattern = "attention.sliding_window_pattern";
+  config["sliding_window"] = nullptr;
+  const int64_t window = FindCount("attention.sliding_window").value_or(0);
+  if (window == 0) return;
+  const double theta = FindNumber("rope.freq_base").value_or(10000.0);
+  if (FindNumber("rope.freq_base_swa").value_or(theta) != theta)
+    RefuseSetting("rope.freq_base_swa");
+  config["sliding_window"] = window;
+  json types = json::array();
+  const auto add = [&](bool windowed) {
+    types.push_back(windowed ? "sliding_attention" : "full_attention");
+  };
+  if (metadata_.HasList(Key(kPattern))) {
+    for (const int64_t windowed : *metadata_.FindCounts(Key(kPattern))) add(windowed != 0);
+  } else {
+    const int64_t period = FindCount(kPattern).value_or(4);
+    if (period == 0) RefuseSetting(kPattern);
+    for (int64_t layer = 1; layer <= Count("block_count"); ++layer) add(layer % period != 0);
+  }
+  config["layer_types"] = std::move(types);
+}
+
+void ConfigWriter::AddGranite(json& config) const {
+  if (HasExperts()) AddExperts(config);
+  constexpr std::array<std::pair<const char*, const char*>, 4> kFactors = {
+      {{"attention.scale", "attention_multiplier"},
+       {"embedding_scale", "embedding_multiplier"},
+       {"residual_scale", "residual_multiplier"},
+       {"logit_scale", "logits_scaling"}}};
+  // What is read by whom finds none there; transformers would have 1.
+  config["attention_multiplier"] = 1.0 / std::sqrt(static_cast<double>(HeadSize()));
+  for (const auto& [name, key] : kFactors) {
+    if (const auto factor = FindNumber(name)) config[key] = Shortest(*factor);
+  }
+}
+
 void ConfigWriter::AddFamily(json& config) const {
   std::string type = architecture_ == "gemma3" ? "gemma3_text" : architecture_;
+  const auto has_bias = [this](const char* part) {
+    return HasTensor(fmt::format("blk.0.{}.bias", part));
+  };
   if (architecture_ == "llama" && FindCount("attention.sliding_window").value_or(0) != 0) {
     type = "mistral";
     config["sliding_window"] = Count("attention.sliding_window");
@@ -355,13 +414,19 @@ void ConfigWriter::AddFamily(json& config) const {
   config["hidden_act"] = "silu";
   if (architecture_ == "phi3") AddPhi3(config);
   if (architecture_ == "gpt-oss") AddGptOss(config);
-  if (architecture_.ends_with("moe")) AddQwenExperts(config);
+  if (architecture_ == "qwen2moe" || architecture_ == "qwen3moe") return AddQwenExperts(config);
   if (architecture_ == "llama" && HasExperts()) return AddMixtral(config);
-  if (architecture_ == "llama") {
-    config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
-    config["mlp_bias"] = HasTensor("blk.0.ffn_up.bias");
-  }
-  if (architecture_ == "qwen3") config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
+  if (IsGranite()) AddGranite(config);
+  if (architecture_ == "exaone4" || architecture_ == "olmo2") AddWindows(config);
+  if (architecture_ == "olmo2" && config.contains("layer_types")) config["model_type"] = "olmo3";
+  constexpr std::array kMayHaveBiases = {"glm4",  "granite", "granitemoe", "llama",
+                                         "olmo2", "qwen3",   "seed_oss",   "smollm3"};
+  if (std::ranges::find(kMayHaveBiases, architecture_) != kMayHaveBiases.end())
+    config["attention_bias"] = has_bias("attn_q");
+  constexpr std::array kMayHaveMlpBiases = {"granite", "llama", "seed_oss", "smollm3"};
+  if (std::ranges::find(kMayHaveMlpBiases, architecture_) != kMayHaveMlpBiases.end())
+    config["mlp_bias"] = has_bias("ffn_up");
+  if (architecture_ == "seed_oss") config["attention_out_bias"] = has_bias("attn_output");
 }
 
 json ConfigWriter::Write() {

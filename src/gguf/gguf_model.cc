@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Raised when the files of a folder change for the same metadata.
-constexpr int kFolderForm = 1;
+constexpr int kFolderForm = 2;
 
 using Texts = std::map<std::string, std::string>;  // by the file's name
 

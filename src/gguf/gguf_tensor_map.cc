@@ -35,6 +35,17 @@ const Names kPartsOfFourNorms = {{"post_attention_norm", "post_attention_layerno
                                  {"ffn_norm", "pre_feedforward_layernorm"},
                                  {"post_ffw_norm", "post_feedforward_layernorm"}};
 
+// Norms behind the parts of a block alone.
+const Names kPartsOfTwoNorms = {{"post_attention_norm", "post_attention_layernorm"},
+                                {"post_ffw_norm", "post_feedforward_layernorm"}};
+
+const Names kPartsOfGlm4 = {{"post_attention_norm", "post_self_attn_layernorm"},
+                            {"post_ffw_norm", "post_mlp_layernorm"},
+                            {"ffn_up", "mlp.gate_up_proj"}};
+
+// The norm before the MLP is called by what it follows.
+const Names kPartsOfSeedOss = {{"post_attention_norm", "post_attention_layernorm"}};
+
 const Names kPartsOfPhi3 = {{"ffn_up", "mlp.gate_up_proj"}};
 
 // Experts in stacks of gate, up and down, each by itself.
@@ -48,6 +59,11 @@ const Names kPartsOfMixtral = {{"ffn_gate_inp", "block_sparse_moe.gate"},
                                {"ffn_gate_exps", "mlp.experts.w1"},
                                {"ffn_up_exps", "mlp.experts.w3"},
                                {"ffn_down_exps", "mlp.experts.w2"}};
+
+const Names kPartsOfGraniteExperts = {{"ffn_gate_inp", "block_sparse_moe.router.layer"},
+                                      {"ffn_gate_exps", "mlp.experts.gate_proj"},
+                                      {"ffn_up_exps", "mlp.experts.up_proj"},
+                                      {"ffn_down_exps", "mlp.experts.down_proj"}};
 
 const Names kPartsOfQwenExperts = {{"ffn_gate_inp", "mlp.gate"},
                                    {"ffn_gate_exps", "mlp.experts.gate_proj"},
@@ -69,17 +85,24 @@ struct Architecture {
   const Names* lone_experts = nullptr;  // parts of an expert, where it may have tensors of its own
 };
 
-const std::array<Architecture, 10> kArchitectures = {
-    {{"gemma", nullptr, false, true},
+const std::array<Architecture, 17> kArchitectures = {
+    {{"exaone4", &kPartsOfTwoNorms},
+     {"gemma", nullptr, false, true},
      {"gemma2", &kPartsOfFourNorms, false, true},
      {"gemma3", &kPartsOfFourNorms, false, true},
+     {"glm4", &kPartsOfGlm4},
      {"gpt-oss", &kPartsOfGptOss, false, false},
+     {"granite", nullptr, true},
+     {"granitemoe", &kPartsOfGraniteExperts, true},
      {"llama", &kPartsOfMixtral, true, false, &kPartsOfExpert},
+     {"olmo2", &kPartsOfTwoNorms},
      {"phi3", &kPartsOfPhi3, false, false},
      {"qwen2", nullptr, false, false},
      {"qwen2moe", &kPartsOfQwenExperts, false, false},
      {"qwen3", nullptr, false, false},
-     {"qwen3moe", &kPartsOfQwenExperts, false, false}}};
+     {"qwen3moe", &kPartsOfQwenExperts, false, false},
+     {"seed_oss", &kPartsOfSeedOss},
+     {"smollm3", nullptr, true}}};
 
 const Architecture* FindArchitecture(std::string_view name) {
   const auto* found = std::ranges::find(kArchitectures, name, &Architecture::name);

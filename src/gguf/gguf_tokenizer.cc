@@ -33,6 +33,9 @@ constexpr std::string_view kTekken =
 constexpr std::string_view kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+constexpr std::string_view kSeedCoder =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // Splitting of texts before byte-level BPE, by tokenizer.ggml.pre.
 struct Splitting {
   std::string_view name;
@@ -42,10 +45,10 @@ struct Splitting {
   bool adds_start = false;      // where the file does not say
 };
 
-const std::array<Splitting, 16>& Splittings() {
+const std::array<Splitting, 19>& Splittings() {
   static const std::string_view llama3 = RegexOf(SplitPattern::kLlama3);
   static const std::string_view qwen2 = RegexOf(SplitPattern::kQwen2);
-  static const std::array<Splitting, 16> all = {{{"default"},
+  static const std::array<Splitting, 19> all = {{{"default"},
                                                  {"gpt-2"},
                                                  {"olmo"},
                                                  {"smollm", "", true},
@@ -60,7 +63,10 @@ const std::array<Splitting, 16>& Splittings() {
                                                  {"deepseek-r1-qwen", qwen2},
                                                  {"stablelm2", qwen2},
                                                  {"tekken", kTekken, false, true, true},
-                                                 {"gpt-4o", kGpt4o}}};
+                                                 {"gpt-4o", kGpt4o},
+                                                 {"glm4", llama3, false, true},
+                                                 {"exaone4"},
+                                                 {"seed-coder", kSeedCoder}}};
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -39,7 +40,15 @@ int64_t GgufMetadata::Count(std::string_view name) const {
 }
 
 std::optional<int64_t> GgufMetadata::FindCount(std::string_view name) const {
-  const auto* value = Find<int64_t>(name, "an integer");
+  const int64_t* value = nullptr;
+  if (HasList(name)) {
+    const std::vector<int64_t>& items = *FindCounts(name);
+    if (items.empty() || std::ranges::count(items, items.front()) != std::ssize(items))
+      Refuse(fmt::format("\"{}\" must be an integer, or the same for each layer", Printable(name)));
+    value = &items.front();
+  } else {
+    value = Find<int64_t>(name, "an integer");
+  }
   if (value == nullptr) return std::nullopt;
   if (*value < 0 || *value > std::numeric_limits<int32_t>::max())
     Refuse(fmt::format("\"{}\" is {}, out of range", Printable(name), *value));
@@ -74,6 +83,11 @@ std::optional<bool> GgufMetadata::FindFlag(std::string_view name) const {
 
 const std::vector<std::string>& GgufMetadata::Texts(std::string_view name) const {
   return Get<std::vector<std::string>>(name, "a list of strings");
+}
+
+bool GgufMetadata::HasList(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found != values_.end() && std::holds_alternative<std::vector<int64_t>>(found->second);
 }
 
 const std::vector<int64_t>* GgufMetadata::FindCounts(std::string_view name) const {

@@ -31,7 +31,7 @@ class GgufMetadata {
 
   bool Has(std::string_view name) const { return values_.find(name) != values_.end(); }
 
-  // Integers from 0 to 2^31 - 1.
+  // Integers from 0 to 2^31 - 1. A list of one for each layer counts as one where all are the same.
   int64_t Count(std::string_view name) const;
   std::optional<int64_t> FindCount(std::string_view name) const;
   // Finite.
@@ -41,6 +41,7 @@ class GgufMetadata {
   std::optional<std::string> FindText(std::string_view name) const;
   std::optional<bool> FindFlag(std::string_view name) const;
   const std::vector<std::string>& Texts(std::string_view name) const;
+  bool HasList(std::string_view name) const;                            // of integers
   const std::vector<int64_t>* FindCounts(std::string_view name) const;  // null: absent
   const std::vector<double>* FindNumbers(std::string_view name) const;
 

@@ -37,6 +37,18 @@ CASES = {
     "phi3-plain": {},
     "phi3-window": {},
     "phi3-partial": {},
+    "olmo2-plain": {},
+    "olmo3-windowed": {"rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64, "attention_factor": 1.375}},
+    "smollm3-plain": {},
+    "granite-tied": {},
+    "granite-biased": {"eos_token_id": 2},  # its own is "r", which a file's tokenizer takes for special text
+    "granitemoe-plain": {},
+    "granitemoe-biased": {},
+    "glm4-plain": {},
+    "exaone4-hybrid": {"rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                        "original_max_position_embeddings": 8192}},
+    "exaone4-full": {},
+    "seedoss-plain": {},
     "gptoss-wide": {},
     "gptoss-mxfp4": {"layer_types": [SLIDING, FULL]},
     "mixtral-plain": {},
@@ -102,6 +114,19 @@ class Answers(GgufTest):
                 apart = self.folder / "apart.gguf"
                 gguf_writer.convert(PARITY_MODELS / "mixtral-plain", apart, coded=coded, apart=True)
                 self.assertEqual(self.answers(apart), self.answers(stacked))
+
+    def test_one_number_may_be_a_list_of_it_for_each_layer(self):
+        """As of Granite 4, of which some models have layers without keys."""
+        plain = self.converted("granite-tied")
+        listed = self.folder / "listed.gguf"
+        gguf_writer.convert(PARITY_MODELS / "granite-tied", listed, changed={"granite.attention.head_count_kv": [2, 2]})
+        self.assertEqual(self.answers(listed), self.answers(plain))
+
+    def test_windows_without_a_list_are_all_but_each_fourth(self):
+        folder = self.folder_of("olmo3-typed", {"layer_types": [SLIDING] * 3, "rope_parameters": None, "rope_theta": 500000.0})
+        file = self.folder / "olmo3.gguf"
+        gguf_writer.convert(folder, file, changed={"olmo2.attention.sliding_window_pattern": None})
+        self.assertEqual(self.answers(file), self.answers(folder))
 
     def test_llama3_scaling_is_told_by_its_factors(self):
         rope = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -278,6 +303,10 @@ class Refusals(GgufTest):
         name = "llama-plain"
         self.refusal(11, self.converted(name, {"general.architecture": "mamba"}), '"general.architecture" is "mamba"')
         self.refusal(11, self.converted("qwen3-biased", {"qwen3.expert_count": 8}), "qwen3.expert_count")
+        for key, value in (("rope.scaling.finetuned", False), ("nextn_predict_layers", 1), ("attention.head_count_kv", [2, 1])):
+            self.refusal(10 if "kv" in key else 11, self.converted("granite-tied", {f"granite.{key}": value}), f'"granite.{key}"')
+        self.refusal(11, self.converted("olmo3-windowed", {"olmo2.rope.freq_base_swa": 10000.0}), "freq_base_swa")
+        self.refusal(11, self.converted("yarn", {"llama.rope.scaling.yarn_ext_factor": 0.5}), "yarn_ext_factor")
         experts = "qwen3moe-plain"
         for key, value in (("expert_gating_func", 2), ("expert_weights_scale", 2.5), ("expert_group_count", 4), ("expert_shared_count", 1)):
             self.refusal(11, self.converted(experts, {f"qwen3moe.{key}": value}), f'"qwen3moe.{key}"')

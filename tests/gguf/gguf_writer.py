@@ -27,14 +27,22 @@ PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 FOUR_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
               "post_feedforward_layernorm": "post_ffw_norm"}
+TWO_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+NORMS = {"gemma2": FOUR_NORMS, "gemma3": FOUR_NORMS, "olmo2": TWO_NORMS, "exaone4": TWO_NORMS, "seed_oss": TWO_NORMS,
+         "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}}
 OF_GPT_OSS = {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"}
-OF_EXPERTS = {"block_sparse_moe.gate": "ffn_gate_inp", "mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+OF_EXPERTS = {"block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.router.layer": "ffn_gate_inp", "mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
               "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
               "mlp.shared_expert.down_proj": "ffn_down_shexp"}
 EXPERT_PARTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 ARCHITECTURES = {"gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "llama": "llama", "mistral": "llama", "phi3": "phi3",
-                 "qwen2": "qwen2", "qwen3": "qwen3", "gpt_oss": "gpt-oss", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+                 "qwen2": "qwen2", "qwen3": "qwen3", "gpt_oss": "gpt-oss", "mixtral": "llama", "exaone4": "exaone4", "glm4": "glm4",
+                 "granite": "granite", "granitemoe": "granitemoe", "olmo2": "olmo2", "olmo3": "olmo2", "seed_oss": "seed_oss",
+                 "smollm3": "smollm3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+PAIRS_TOGETHER = ("granite", "granitemoe", "llama", "smollm3")
+FACTORS = {"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
+           "logits_scaling": "logit_scale"}
 BYTES = [n for n in range(256) if 33 <= n <= 126 or 161 <= n <= 172 or n >= 174]  # that stand for themselves in a vocabulary
 
 
@@ -48,8 +56,14 @@ def read_tensors(folder):
         for name, entry in header.items():
             if name != "__metadata__":
                 begin, end = entry["data_offsets"]
-                tensors[name] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
+                tensors[usual_name(name)] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
     return tensors
+
+
+def usual_name(name):
+    """Stacks of Granite's experts, as those of other models are called."""
+    name = name.replace("block_sparse_moe.input_linear.weight", "block_sparse_moe.experts.gate_up_proj")
+    return name.replace("block_sparse_moe.output_linear.weight", "block_sparse_moe.experts.down_proj")
 
 
 def floats(kind, data):
@@ -114,8 +128,8 @@ def typed(value):
         return F32, struct.pack("<f", value)
     if isinstance(value, str):
         return TEXT, text(value)
-    kind = {str: TEXT, int: I32, float: F32}[type(value[0])]
-    parts = [text(item) if kind == TEXT else struct.pack("<i" if kind == I32 else "<f", item) for item in value]
+    kind = {str: TEXT, int: I32, float: F32, bool: BOOL}[type(value[0])]
+    parts = [text(item) if kind == TEXT else struct.pack({I32: "<i", F32: "<f", BOOL: "<B"}[kind], item) for item in value]
     return LIST, struct.pack("<IQ", kind, len(value)) + b"".join(parts)
 
 
@@ -149,6 +163,9 @@ def rope_values(config, head_dim):
         yield "rope.scaling.factor", float(rope["factor"])
         if "original_max_position_embeddings" in rope:
             yield "rope.scaling.original_context_length", rope["original_max_position_embeddings"]
+        for key, own in (("attention_factor", "yarn_attn_factor"), ("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")):
+            if key in rope:
+                yield f"rope.scaling.{own}", float(rope[key])
     original = config.get("original_max_position_embeddings")
     if original:
         yield "rope.scaling.original_context_length", original
@@ -167,6 +184,8 @@ def model_values(config):
               "attention.value_length": head_dim}
     if config.get("sliding_window"):
         values["attention.sliding_window"] = config["sliding_window"]
+        if name in ("exaone4", "olmo2") and "layer_types" in config:
+            values["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in config["layer_types"]]
     if "num_experts_per_tok" in config:
         values |= {"expert_count": config.get("num_local_experts") or config["num_experts"], "expert_used_count": config["num_experts_per_tok"]}
         if config["model_type"] != "mixtral":
@@ -177,6 +196,8 @@ def model_values(config):
                        ("final_logit_softcapping", config.get("final_logit_softcapping"))):
         if value:
             values[key] = float(value)
+    if name.startswith("granite"):
+        values |= {own: float(config[key]) for key, own in FACTORS.items() if key in config}
     values |= dict(rope_values(config, head_dim))
     return {"general.architecture": name} | {f"{name}.{key}": value for key, value in values.items()}
 
@@ -202,7 +223,7 @@ def gguf_name(architecture, name):
     _, _, layer, part = stem.split(".", 3)
     if part == "self_attn":
         return f"blk.{layer}.attn_sinks.weight"
-    parts = PARTS | OF_EXPERTS | (FOUR_NORMS if architecture in ("gemma2", "gemma3") else OF_GPT_OSS if architecture == "gpt-oss" else {})
+    parts = PARTS | OF_EXPERTS | NORMS.get(architecture, OF_GPT_OSS if architecture == "gpt-oss" else {})
     return f"blk.{layer}.{parts[part]}.{kind}"
 
 
@@ -212,7 +233,7 @@ def converted(config, name, tensor, coded):
     kind, shape, data = tensor
     architecture = ARCHITECTURES[config["model_type"]]
     own = gguf_name(architecture, name)
-    if architecture == "llama" and (".attn_q." in own or ".attn_k." in own):
+    if architecture in PAIRS_TOGETHER and (".attn_q." in own or ".attn_k." in own):
         heads = config["num_attention_heads"]
         data = pairs_together(shape, data, config.get("num_key_value_heads", heads) if ".attn_k." in own else heads)
     if len(shape) == 1 or shape[0] == 1:
