@@ -102,15 +102,6 @@ std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Re
   return nearest == policies.size() ? std::nullopt : std::optional(policies[nearest]);
 }
 
-// "--cpu-memory 9MiB": the flags with which the tier's cap is `bytes`.
-std::string CapFor(const Machine& machine, Tier tier, int64_t bytes) {
-  const auto in_mib = [](int64_t of) { return (of + (1 << 20) - 1) >> 20; };
-  if (tier == Tier::kGpu) bytes += machine.gpu_used_bytes;
-  if (tier == Tier::kDisk && machine.disk_cap_is_free_space)  // nine tenths of it are taken
-    return fmt::format("an --offload-dir with {}MiB free", in_mib((bytes + 8) / 9 * 10));
-  return fmt::format("{} {}MiB", CapWordsOf(machine, tier).flags, in_mib(bytes));
-}
-
 // Caps of all tiers that are short: more of one alone would be refused for the next.
 std::string LargerCaps(const Plan& plan) {
   std::vector<std::string> caps;
@@ -172,6 +163,14 @@ std::string FlagsThatFit(const Plan& refused, const Policy& fitting) {
 }
 
 }  // namespace
+
+std::string CapFor(const Machine& machine, Tier tier, int64_t bytes) {
+  const auto in_mib = [](int64_t of) { return (of + (1 << 20) - 1) >> 20; };
+  if (tier == Tier::kGpu) bytes += machine.gpu_used_bytes;
+  if (tier == Tier::kDisk && machine.disk_cap_is_free_space)  // nine tenths of it are taken
+    return fmt::format("an --offload-dir with {}MiB free", in_mib((bytes + 8) / 9 * 10));
+  return fmt::format("{} {}MiB", CapWordsOf(machine, tier).flags, in_mib(bytes));
+}
 
 std::string RemedyFor(const Refused& refused) {
   const Plan& plan = refused.plan;

@@ -15,6 +15,9 @@ struct Refused {
   const KernelNeeds& needs;
 };
 
+// "--cpu-memory 9MiB": the flags with which the tier's cap is `bytes`, or more by less than a MiB.
+std::string CapFor(const Machine& machine, Tier tier, int64_t bytes);
+
 // The nearest change that fits: a shorter chunk, which costs least, a smaller block, both. Where
 // none does, the caps that hold the plan. "--gpu-batch-size 8 --num-gpu-batches 1 fits".
 std::string RemedyFor(const Refused& refused);

@@ -10,12 +10,14 @@
 
 #include "spillway/error.h"
 #include "spillway/report.h"
+#include "spillway/round.h"
 #include "src/base/report_file.h"
 #include "src/base/size_text.h"
 #include "src/base/terminal.h"
 #include "src/formats/policy_file.h"
 #include "src/gpu/gpu_needs.h"
 #include "src/plan/cap_words.h"
+#include "src/plan/remedy.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/machine_for.h"
 #include "src/verbs/planned_work.h"
@@ -24,19 +26,50 @@
 namespace spillway {
 namespace {
 
+// Adds to what tiers lack: what a search with more still lacked; where it found no layout for what
+// its linear program took to fit, `step` of each tier that lacks something, or that there is.
+void AddTo(Shortage& lacks, const Shortage& still, int64_t step, const Machine& machine) {
+  const auto lacks_some = [](const Shortage& of, Tier tier) { return of.bytes[tier] > 0; };
+  const bool knows = std::ranges::any_of(kAllTiers, [&](Tier t) { return lacks_some(still, t); });
+  const bool named = std::ranges::any_of(kAllTiers, [&](Tier t) { return lacks_some(lacks, t); });
+  for (const Tier tier : kAllTiers) {
+    const bool takes = named ? lacks_some(lacks, tier) : machine.cap_bytes[tier] > 0;
+    if (knows || takes) lacks.bytes[tier] += knows ? still.bytes[tier] : step;
+  }
+}
+
+// What the tiers lack until a policy fits: a layout takes more than its linear program, so that
+// each number is tried before it is told.
+Shortage ProvenShortage(const Setting& setting, const Workload& work, Shortage lacks) {
+  constexpr int kMaxTries = 16;
+  constexpr int64_t kMib = 1 << 20;
+  for (int tried = 0; tried < kMaxTries; ++tried) {
+    Machine more = setting.machine;
+    for (const Tier tier : kAllTiers) {
+      lacks.bytes[tier] = RoundUp(lacks.bytes[tier], kMib);
+      more.cap_bytes[tier] += lacks.bytes[tier];
+    }
+    const SearchResult result = SearchFor(setting.config, setting.model, more, work, setting.needs);
+    if (result.feasible()) break;
+    AddTo(lacks, result.shortage, kMib << tried, setting.machine);
+  }
+  return lacks;
+}
+
 [[noreturn]] void RefuseInfeasible(const Shortage& shortage, const Machine& machine) {
   std::string lacks;
-  std::string flags;
+  std::string caps;
   for (const Tier tier : kAllTiers) {
     if (shortage.bytes[tier] == 0) continue;
     const char* const also = lacks.empty() ? "" : " and ";
     lacks += fmt::format("{}{} of {}", also, SizeText(shortage.bytes[tier]), TierName(tier));
-    flags += fmt::format("{}{}", also, CapWordsOf(machine, tier).flags);
+    caps += fmt::format("{}{}", also,
+                        CapFor(machine, tier, machine.cap_bytes[tier] + shortage.bytes[tier]));
   }
   const bool has_faster = shortage.most() != machine.device;
   throw Error(CapWordsOf(machine, shortage.most()).code,
-              fmt::format("no policy fits: even a small block lacks {}; raise {}{}", lacks, flags,
-                          has_faster ? ", or a faster tier's" : ""));
+              fmt::format("no policy fits: even a small block lacks {}; give at least {}{}", lacks,
+                          caps, has_faster ? ", or more of a faster tier" : ""));
 }
 
 std::string Percent(double frac) { return fmt::format("{:.0f}", 100.0 * frac); }
@@ -180,7 +213,8 @@ class SearchStages final : public Stages {
 
   Policy ChoosePolicy(const Setting& setting, const Workload& work) override {
     result_ = SearchFor(setting.config, setting.model, setting.machine, work, setting.needs);
-    if (!result_.feasible()) RefuseInfeasible(result_.shortage, setting.machine);
+    if (!result_.feasible())
+      RefuseInfeasible(ProvenShortage(setting, work, result_.shortage), setting.machine);
     if (!setting.config.calibration.empty()) SearchWithoutFloor(setting, work);
     return result_.best.front().policy;
   }

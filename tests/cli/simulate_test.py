@@ -105,10 +105,28 @@ class Search(PlanningTest):
         self.assertLessEqual(report["policy"]["gpu_batch_size"], 40)
         self.assertGreater(report["predicted"]["generated_tokens_per_s"], 0)
 
+    def test_what_it_says_is_missing_is_enough(self):
+        xeon = harness.REPOSITORY / "examples" / "machines" / "xeon-2-cores.json"
+        rtx = harness.REPOSITORY / "examples" / "machines" / "rtx-4090.json"
+        sizes = ["--prompt-len", 512, "--gen-len", 32]
+        for model, machine, caps in (
+                ("opt-6.7b", xeon, {"--cpu-memory": "500MiB"}),
+                ("opt-6.7b", xeon, {"--cpu-memory": "500MiB", "--disk-space": "1GiB"}),
+                ("opt-30b", T4, {"--gpu-memory": "300MiB", "--cpu-memory": "2GiB"}),
+                ("gpt-oss-120b", T4, {"--gpu-memory": "1GiB", "--cpu-memory": "1GiB"}),
+                ("llama-3.1-70b", rtx, {"--gpu-memory": "1GiB", "--cpu-memory": "3GiB", "--disk-space": "20GiB"})):
+            with self.subTest(model=model, caps=caps):
+                base = ["search", "--model", model, "--machine", machine, *sizes]
+                result = harness.run(self.binary, [*base, *itertools.chain(*caps.items())])
+                self.assertIn(result.status, (30, 31, 32), result.stderr)
+                said = result.stderr.decode().split("give at least ")[1].split(", or more")[0].replace(" and ", " ").split()
+                caps |= dict(zip(said[::2], said[1::2]))
+                self.run_verb(*base, *itertools.chain(*caps.items()))
+
     def test_names_what_is_missing(self):
         line = self.refusal(32, "search", *OPT_30B, "--cpu-memory", "1GiB", "--disk-space", "10GiB")
         self.assertIn("no policy fits", line)
-        self.assertIn("of disk; raise --disk-space", line)
+        self.assertIn("of disk; give at least --disk-space", line)
         for verb in ("search", "simulate"):
             refusal = self.refusal(3, verb, "--model", "opt-125m")
             for part in ("rates are not known", "spillway profile", "--machine FILE", "examples/machines"):
