@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -42,47 +43,36 @@ bool Touches(const fs::path& report, const fs::path& file) {
   return SamePlace(report, file) || SamePlace(PartPathOf(report), file);
 }
 
-struct Beginning {
-  ReportKind kind;
-  std::string_view text;  // without white space, which other programs write otherwise
-};
+// How files of ours begin, without white space, which other programs write otherwise. A run that
+// was killed may have left less of one.
+constexpr std::string_view kTraceBeginning = R"({"displayTimeUnit":"ms",)";
+constexpr std::string_view kBeginnings[] = {R"({"version":)", R"({"identity":)", kTraceBeginning};
 
-constexpr Beginning kBeginnings[] = {
-    {ReportKind::kReport, R"({"version":1,"model":)"},
-    {ReportKind::kReport, R"({"version":1,"interrupted":)"},
-    {ReportKind::kReport, R"({"version":1,"num_shards":)"},
-    {ReportKind::kTrace, R"({"displayTimeUnit":"ms",)"},
-    {ReportKind::kPolicy, R"({"version":1,"weight_frac":)"},
-    {ReportKind::kPolicy, R"({"version":1,"kv_bits":)"},
-    {ReportKind::kMachine, R"({"version":1,"name":)"},
-    {ReportKind::kCosts, R"({"identity":)"},
-};
-
-std::string_view NameOf(ReportKind kind) {
-  switch (kind) {
-    case ReportKind::kReport:
-      return "report";
-    case ReportKind::kTrace:
-      return "trace";
-    case ReportKind::kPolicy:
-      return "policy";
-    case ReportKind::kMachine:
-      return "machine file";
-    case ReportKind::kCosts:
-      return "file of measured losses";
-  }
-  return "file";
-}
-
-// The kind of a file that this program wrote; nullopt: another program's.
-std::optional<ReportKind> KindOf(const Descriptor& file, const std::string& name) {
-  char begin[128];
+std::string Beginning(const Descriptor& file, const std::string& name) {
+  char begin[64];
   std::string text(begin, ReadSome(file, begin, sizeof(begin), name));
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; });
-  for (const Beginning& beginning : kBeginnings) {
-    if (text.starts_with(beginning.text)) return beginning.kind;
-  }
-  return std::nullopt;
+  return text;
+}
+
+bool BeginsAsOurs(std::string_view text) {
+  return std::ranges::any_of(kBeginnings, [text](std::string_view ours) {
+    return text.starts_with(ours) || ours.starts_with(text);
+  });
+}
+
+// The kind of a file at whose beginning `file` is; nullopt: another program's.
+std::optional<ReportKind> KindOfFile(const Descriptor& file, const std::string& name) {
+  constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+  if (Beginning(file, name).starts_with(kTraceBeginning)) return ReportKind::kTrace;
+  SPILLWAY_CHECK(::lseek(file.get(), 0, SEEK_SET) == 0);
+  const std::optional<std::string> text = ReadToEnd(file, kMostBytes, name);
+  if (!text) return std::nullopt;
+  const auto document = nlohmann::json::parse(*text, nullptr, false);
+  if (!document.is_object()) return std::nullopt;
+  const bool is_ours = document.contains("version") ? document["version"].is_number_integer()
+                                                    : document.contains("identity");
+  return is_ours ? KindOf(document) : std::nullopt;
 }
 
 fs::path StandardOr(const fs::path& path, const char* standard) {
@@ -115,8 +105,8 @@ ReportFile::ReportFile(ReportKind kind, std::string flag, fs::path path, const O
   kind_ = kind;
   OpenPlace(others);
   if (!place_.valid()) return;
-  RefuseForeign(place_.name());
-  RefuseForeign(place_.part_name());
+  RefuseOtherKind();
+  RefuseForeignPart();
   RefuseRun();
 }
 
@@ -175,18 +165,29 @@ void ReportFile::CheckPlace() const {
   }
 }
 
-void ReportFile::RefuseForeign(const std::string& name) const {
-  const auto status = place_.StatusOf(name);
+void ReportFile::RefuseOtherKind() const {
+  const auto status = place_.StatusOf(place_.name());
   if (!status || WhyNoFile(*status) != nullptr || status->st_size == 0) return;
-  const Descriptor file = place_.Open(name, O_RDONLY);
-  const auto kind = file.valid() ? KindOf(file, Named()) : std::nullopt;
+  const Descriptor file = place_.Open(place_.name(), O_RDONLY);
+  const auto kind = file.valid() ? KindOfFile(file, Named()) : std::nullopt;
   if (kind == kind_) return;
-  const std::string what = kind ? fmt::format("a {} of spillway's, which a {} would replace",
+  const std::string what = kind ? fmt::format("a {} of spillway's, and a {} would take its place",
                                               NameOf(*kind), NameOf(kind_))
                                 : fmt::format("no {} of spillway's", NameOf(kind_));
   throw Error(ErrorCode::kOutputExists,
-              fmt::format("{}{}: holds {}; remove it or give another name", Named(),
-                          name == place_.name() ? "" : ".part", what));
+              fmt::format("{}: holds {}; give another name", Named(), what));
+}
+
+void ReportFile::RefuseForeignPart() const {
+  const auto status = place_.StatusOf(place_.part_name());
+  if (!status || WhyNoFile(*status) != nullptr || status->st_size == 0) return;
+  const Descriptor file = place_.Open(place_.part_name(), O_RDONLY);
+  if (file.valid() && BeginsAsOurs(Beginning(file, Named()))) return;
+  throw Error(
+      ErrorCode::kOutputExists,
+      fmt::format("{}.part: holds no file of spillway's, and would be written; give another "
+                  "name",
+                  Named()));
 }
 
 // What an interrupted run has left beside its output: its .part may still be empty.
@@ -206,7 +207,7 @@ void ReportFile::RemoveStalePart() const {
         ErrorCode::kPath,
         fmt::format("{}.part: is no regular file but would be written; remove it", Named()));
   }
-  if (!in_own_folder_) RefuseForeign(place_.part_name());
+  if (!in_own_folder_) RefuseForeignPart();
   place_.Remove(place_.part_name());
 }
 

@@ -8,6 +8,7 @@
 
 #include "src/base/descriptor.h"
 #include "src/base/part_file.h"
+#include "src/base/report_kind.h"
 
 namespace spillway {
 
@@ -18,15 +19,12 @@ struct OtherFiles {
   std::filesystem::path report;  // another one; empty: none
 };
 
-// Kinds of what is written, each told by how its files begin.
-enum class ReportKind { kReport, kTrace, kPolicy, kMachine, kCosts };
-
 class ReportFile {
  public:
-  // An empty path asks for none. A regular file there, or at its .part, is replaced if it is empty
-  // or begins as files of `kind` do, and if no run has its journal beside it; a pipe or a character
-  // device (/dev/stdout too) is written in place. The place of another file, or of its .part, is
-  // never taken. Throws: Error kInput when it would replace the input; kOutputExists what
+  // An empty path asks for none. A regular file there is replaced if it is empty or of `kind`, its
+  // .part if it begins as any of ours, and both if no run has its journal beside it; a pipe or a
+  // character device (/dev/stdout too) is written in place. The place of another file, or of its
+  // .part, is never taken. Throws: Error kInput when it would replace the input; kOutputExists what
   // is no file of the kind; kPath when it would replace another output or cannot be written there;
   // kSystemLimit. They name `flag`.
   ReportFile(ReportKind kind, std::string flag, std::filesystem::path path,
@@ -56,7 +54,8 @@ class ReportFile {
   void OpenPlace(const OtherFiles& others);
   void RefuseOthers(const OtherFiles& others) const;
   void CheckPlace() const;
-  void RefuseForeign(const std::string& name) const;
+  void RefuseOtherKind() const;
+  void RefuseForeignPart() const;
   void RefuseRun() const;
   void RemoveStalePart() const;
 

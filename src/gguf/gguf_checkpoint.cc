@@ -236,9 +236,12 @@ class Entries {
       entry.tensor.shape.insert(entry.tensor.shape.begin(), 1);
     if (change != GgufChange::kPairsTogether) return;
     const bool keys = entry.tensor.name.find("k_proj") != std::string::npos;
-    const std::string name = metadata_.Text("general.architecture") + ".attention.head_count";
+    const std::string architecture = metadata_.Text("general.architecture");
+    const std::string name = architecture + ".attention.head_count";
     const int64_t all = metadata_.Count(name);
-    const int64_t heads = keys ? metadata_.FindCount(name + "_kv").value_or(all) : all;
+    const auto of_keys =
+        metadata_.FindLayersCount(name + "_kv", metadata_.Count(architecture + ".block_count"));
+    const int64_t heads = keys ? of_keys.value_or(all) : all;
     const int64_t rows = entry.tensor.shape.front();
     if (heads <= 0 || rows % (2 * heads) != 0)
       metadata_.Refuse(fmt::format("tensor \"{}\" has {} rows for {} heads",

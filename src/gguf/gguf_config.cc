@@ -62,6 +62,7 @@ class ConfigWriter {
   void AddTokens(json& config) const;
   void AddRope(json& config) const;
   json Scaling() const;
+  void AddAttentionFactor(json& scaling) const;
   json PublishedScaling(std::string type) const;
   json Llama3Scaling() const;
   std::vector<double> Factors(std::string_view tensor) const;
@@ -72,7 +73,12 @@ class ConfigWriter {
   void AddQwenExperts(json& config) const;
   void AddGemma(json& config) const;
   void AddGranite(json& config) const;
-  void AddWindows(json& config) const;
+  void AddOlmoWindows(json& config) const;
+  std::vector<bool> Windowed(int64_t usual_period) const;
+  void AddWindows(int64_t window, int64_t usual_period, json& config) const;
+  int64_t WindowOr(int64_t usual) const {
+    return FindCount("attention.sliding_window").value_or(usual);
+  }
   void AddGemmaLayers(json& config) const;
   void AddFamily(json& config) const;
 
@@ -114,7 +120,7 @@ bool ConfigWriter::TakesExperts() const {
   return architecture_ == "gpt-oss" || architecture_ == "llama" || architecture_.ends_with("moe");
 }
 
-// Settings of experts that change what the network computes, of no architecture that is read.
+// Refuses settings of experts that would change what the network computes and are not read.
 void ConfigWriter::RefuseUnreadExperts() const {
   constexpr int64_t kSoftmax = 1;
   constexpr int64_t kSoftmaxOfChosen = 3;  // llama.cpp's number for gpt-oss
@@ -131,7 +137,7 @@ void ConfigWriter::RefuseUnreadExperts() const {
     RefuseSetting("expert_shared_feed_forward_length");
 }
 
-// Settings that change what the network computes, of no architecture that is read.
+// Refuses settings that would change what the network computes and are not read.
 void ConfigWriter::RefuseUnread() const {
   for (const char* name :
        {"attention.clamp_kqv", "attention.max_alibi_bias", "use_parallel_residual",
@@ -143,9 +149,12 @@ void ConfigWriter::RefuseUnread() const {
     if (!IsGranite() && metadata_.Has(Key(name))) RefuseSetting(name);
   }
   if (FindCount("nextn_predict_layers").value_or(0) != 0) RefuseSetting("nextn_predict_layers");
-  // Of Granite, false where no layer knows positions.
-  if (IsGranite() && !metadata_.FindFlag(Key("rope.scaling.finetuned")).value_or(true))
-    RefuseSetting("rope.scaling.finetuned");
+  if (IsGranite() && !metadata_.FindFlag(Key("rope.scaling.finetuned")).value_or(true)) {
+    throw Error(ErrorCode::kModelUnsupported,
+                fmt::format("{}: \"{}\" is false: its layers know no positions, which is read from "
+                            "the original model's folder alone; use that",
+                            Printable(metadata_.source()), Key("rope.scaling.finetuned")));
+  }
   RefuseUnreadExperts();
   const int64_t values = FindCount("attention.value_length").value_or(HeadSize());
   if (values != HeadSize()) RefuseSetting("attention.value_length");
@@ -160,7 +169,9 @@ void ConfigWriter::AddSizes(json& config) const {
   config["intermediate_size"] = Count("feed_forward_length");
   config["num_hidden_layers"] = Count("block_count");
   config["num_attention_heads"] = heads;
-  config["num_key_value_heads"] = FindCount("attention.head_count_kv").value_or(heads);
+  config["num_key_value_heads"] =
+      metadata_.FindLayersCount(Key("attention.head_count_kv"), Count("block_count"))
+          .value_or(heads);
   config["head_dim"] = HeadSize();
   config["max_position_embeddings"] = Count("context_length");
   config["rms_norm_eps"] = Shortest(metadata_.Number(Key("attention.layer_norm_rms_epsilon")));
@@ -234,6 +245,18 @@ json ConfigWriter::Llama3Scaling() const {
                   Printable(metadata_.source())));
 }
 
+// Writes the factor of cosines and sines under YaRN: transformers', which a file may have as it is,
+// or else the usual one, times llama.cpp's own.
+void ConfigWriter::AddAttentionFactor(json& scaling) const {
+  constexpr auto kOwn = "rope.scaling.attn_factor";
+  const auto published = FindNumber("rope.scaling.yarn_attn_factor");
+  const double own = FindNumber(kOwn).value_or(1.0);
+  if (own != 1.0 && scaling["rope_type"] != "yarn") RefuseSetting(kOwn);
+  if (scaling["rope_type"] != "yarn" || (!published && own == 1.0)) return;
+  const double usual = 1.0 + 0.1 * std::log(std::max(1.0, scaling["factor"].get<double>()));
+  scaling["attention_factor"] = own * (published ? Shortest(*published) : usual);
+}
+
 json ConfigWriter::PublishedScaling(std::string type) const {
   json scaling = {{"rope_type", std::move(type)},
                   {"factor", Shortest(metadata_.Number(Key("rope.scaling.factor")))}};
@@ -241,13 +264,11 @@ json ConfigWriter::PublishedScaling(std::string type) const {
     scaling["original_max_position_embeddings"] = *original;
   if (FindNumber("rope.scaling.yarn_log_multiplier").value_or(0.0) != 0.0)
     RefuseSetting("rope.scaling.yarn_log_multiplier");
-  if (FindNumber("rope.scaling.yarn_ext_factor").value_or(1.0) != 1.0)
-    RefuseSetting("rope.scaling.yarn_ext_factor");
-  constexpr std::array<std::pair<const char*, const char*>, 4> kNumbers = {
-      {{"rope.scaling.attn_factor", "attention_factor"},
-       {"rope.scaling.yarn_attn_factor", "attention_factor"},
-       {"rope.scaling.yarn_beta_fast", "beta_fast"},
-       {"rope.scaling.yarn_beta_slow", "beta_slow"}}};
+  const double ext = FindNumber("rope.scaling.yarn_ext_factor").value_or(1.0);
+  if (ext >= 0.0 && ext != 1.0) RefuseSetting("rope.scaling.yarn_ext_factor");  // below 0: not set
+  AddAttentionFactor(scaling);
+  constexpr std::array<std::pair<const char*, const char*>, 2> kNumbers = {
+      {{"rope.scaling.yarn_beta_fast", "beta_fast"}, {"rope.scaling.yarn_beta_slow", "beta_slow"}}};
   for (const auto& [name, key] : kNumbers) {
     if (const auto value = FindNumber(name)) scaling[key] = Shortest(*value);
   }
@@ -304,7 +325,7 @@ void ConfigWriter::AddGptOss(json& config) const {
   config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
   config["intermediate_size"] =
       FindCount("expert_feed_forward_length").value_or(Count("feed_forward_length"));
-  config["sliding_window"] = Count("attention.sliding_window");
+  AddWindows(Count("attention.sliding_window"), 2, config);
   if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
 }
 
@@ -335,13 +356,11 @@ void ConfigWriter::AddQwenExperts(json& config) const {
 // Windows of Gemma 2 and 3 by layer, and how queries are scaled; the file leaves both to the
 // reader.
 void ConfigWriter::AddGemmaLayers(json& config) const {
-  const int64_t period = architecture_ == "gemma2" ? 2 : 6;
   const int64_t num_layers = Count("block_count");
-  json types = json::array();
-  for (int64_t layer = 1; layer <= num_layers; ++layer)
-    types.push_back(layer % period == 0 ? "full_attention" : "sliding_attention");
-  config["layer_types"] = std::move(types);
-  config["sliding_window"] = Count("attention.sliding_window");
+  if (architecture_ == "gemma2")
+    AddWindows(WindowOr(4096), 2, config);
+  else
+    AddWindows(WindowOr(0), 6, config);
   // The largest size of each divides by the width that a head has of the states.
   const bool largest = num_layers == (architecture_ == "gemma2" ? 46 : 62);
   const int64_t heads = Count("attention.head_count");
@@ -354,7 +373,9 @@ void ConfigWriter::AddGemma(json& config) const {
   if (architecture_ == "gemma") return;
   AddGemmaLayers(config);
   if (architecture_ == "gemma3") {
-    config["rope_local_base_freq"] = 10000.0;
+    config["rope_local_base_freq"] = Shortest(FindNumber("rope.freq_base_swa").value_or(10000.0));
+    if (const auto cap = FindNumber("final_logit_softcapping"); cap.value_or(0.0) != 0.0)
+      config["final_logit_softcapping"] = Shortest(*cap);
     return;
   }
   config["attn_logit_softcapping"] = Shortest(FindNumber("attn_logit_softcapping").value_or(50.0));
@@ -362,41 +383,63 @@ void ConfigWriter::AddGemma(json& config) const {
       Shortest(FindNumber("final_logit_softcapping").value_or(30.0));
 }
 
-// Windows by layer: those of a list, or all but each fourth, or each of another period.
-void ConfigWriter::AddWindows(json& config) const {
+// Layers with a window: those that a list names, or all but each of a period, which is the
+// architecture's `usual_period` where the file has none.
+std::vector<bool> ConfigWriter::Windowed(int64_t usual_period) const {
   constexpr auto kPattern = "attention.sliding_window_pattern";
-  config["sliding_window"] = nullptr;
-  const int64_t window = FindCount("attention.sliding_window").value_or(0);
-  if (window == 0) return;
-  const double theta = FindNumber("rope.freq_base").value_or(10000.0);
-  if (FindNumber("rope.freq_base_swa").value_or(theta) != theta)
-    RefuseSetting("rope.freq_base_swa");
-  config["sliding_window"] = window;
-  json types = json::array();
-  const auto add = [&](bool windowed) {
-    types.push_back(windowed ? "sliding_attention" : "full_attention");
-  };
-  if (metadata_.HasList(Key(kPattern))) {
-    for (const int64_t windowed : *metadata_.FindCounts(Key(kPattern))) add(windowed != 0);
-  } else {
-    const int64_t period = FindCount(kPattern).value_or(4);
+  const int64_t num_layers = Count("block_count");
+  std::vector<bool> windowed;
+  if (!metadata_.HasList(Key(kPattern))) {
+    const int64_t period = FindCount(kPattern).value_or(usual_period);
     if (period == 0) RefuseSetting(kPattern);
-    for (int64_t layer = 1; layer <= Count("block_count"); ++layer) add(layer % period != 0);
+    for (int64_t layer = 1; layer <= num_layers; ++layer) windowed.push_back(layer % period != 0);
+    return windowed;
   }
+  const std::vector<int64_t>& listed = *metadata_.FindCounts(Key(kPattern));
+  if (std::ssize(listed) != num_layers)
+    metadata_.Refuse(fmt::format("\"{}\" has {} entries for {} layers", Key(kPattern),
+                                 listed.size(), num_layers));
+  for (const int64_t is_windowed : listed) windowed.push_back(is_windowed != 0);
+  return windowed;
+}
+
+// Writes the window, 0 for none, and which layers have it.
+void ConfigWriter::AddWindows(int64_t window, int64_t usual_period, json& config) const {
+  const double theta = FindNumber("rope.freq_base").value_or(10000.0);
+  if (architecture_ != "gemma3" && FindNumber("rope.freq_base_swa").value_or(theta) != theta)
+    RefuseSetting("rope.freq_base_swa");
+  config["sliding_window"] = window == 0 ? json(nullptr) : json(window);
+  json types = json::array();
+  for (const bool windowed : Windowed(usual_period))
+    types.push_back(windowed && window != 0 ? "sliding_attention" : "full_attention");
   config["layer_types"] = std::move(types);
 }
 
+// Models of these architectures without a window are others than those with one.
+void ConfigWriter::AddOlmoWindows(json& config) const {
+  AddWindows(WindowOr(0), 4, config);
+  if (config["sliding_window"].is_null()) {
+    config.erase("layer_types");
+  } else if (architecture_ == "olmo2") {
+    config["model_type"] = "olmo3";
+  }
+}
+
 void ConfigWriter::AddGranite(json& config) const {
-  if (HasExperts()) AddExperts(config);
+  if (HasExperts())
+    AddExperts(config);
+  else
+    config["model_type"] = "granite";  // as llama.cpp takes one of the other architecture
   constexpr std::array<std::pair<const char*, const char*>, 4> kFactors = {
       {{"attention.scale", "attention_multiplier"},
        {"embedding_scale", "embedding_multiplier"},
        {"residual_scale", "residual_multiplier"},
        {"logit_scale", "logits_scaling"}}};
-  // What is read by whom finds none there; transformers would have 1.
+  // Takes llama.cpp's scale where the file has none; transformers would take 1.
   config["attention_multiplier"] = 1.0 / std::sqrt(static_cast<double>(HeadSize()));
   for (const auto& [name, key] : kFactors) {
-    if (const auto factor = FindNumber(name)) config[key] = Shortest(*factor);
+    const double factor = FindNumber(name).value_or(0.0);
+    if (factor != 0.0) config[key] = Shortest(factor);  // 0: not set
   }
 }
 
@@ -417,13 +460,13 @@ void ConfigWriter::AddFamily(json& config) const {
   if (architecture_ == "qwen2moe" || architecture_ == "qwen3moe") return AddQwenExperts(config);
   if (architecture_ == "llama" && HasExperts()) return AddMixtral(config);
   if (IsGranite()) AddGranite(config);
-  if (architecture_ == "exaone4" || architecture_ == "olmo2") AddWindows(config);
-  if (architecture_ == "olmo2" && config.contains("layer_types")) config["model_type"] = "olmo3";
+  if (architecture_ == "exaone4" || architecture_ == "olmo2") AddOlmoWindows(config);
   constexpr std::array kMayHaveBiases = {"glm4",  "granite", "granitemoe", "llama",
                                          "olmo2", "qwen3",   "seed_oss",   "smollm3"};
   if (std::ranges::find(kMayHaveBiases, architecture_) != kMayHaveBiases.end())
     config["attention_bias"] = has_bias("attn_q");
-  constexpr std::array kMayHaveMlpBiases = {"granite", "llama", "seed_oss", "smollm3"};
+  constexpr std::array kMayHaveMlpBiases = {"granite", "granitemoe", "llama", "seed_oss",
+                                            "smollm3"};
   if (std::ranges::find(kMayHaveMlpBiases, architecture_) != kMayHaveMlpBiases.end())
     config["mlp_bias"] = has_bias("ffn_up");
   if (architecture_ == "seed_oss") config["attention_out_bias"] = has_bias("attn_output");

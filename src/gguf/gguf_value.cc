@@ -40,19 +40,22 @@ int64_t GgufMetadata::Count(std::string_view name) const {
 }
 
 std::optional<int64_t> GgufMetadata::FindCount(std::string_view name) const {
-  const int64_t* value = nullptr;
-  if (HasList(name)) {
-    const std::vector<int64_t>& items = *FindCounts(name);
-    if (items.empty() || std::ranges::count(items, items.front()) != std::ssize(items))
-      Refuse(fmt::format("\"{}\" must be an integer, or the same for each layer", Printable(name)));
-    value = &items.front();
-  } else {
-    value = Find<int64_t>(name, "an integer");
-  }
+  const auto* value = Find<int64_t>(name, "an integer");
   if (value == nullptr) return std::nullopt;
   if (*value < 0 || *value > std::numeric_limits<int32_t>::max())
     Refuse(fmt::format("\"{}\" is {}, out of range", Printable(name), *value));
   return *value;
+}
+
+std::optional<int64_t> GgufMetadata::FindLayersCount(std::string_view name,
+                                                     int64_t num_layers) const {
+  if (!HasList(name)) return FindCount(name);
+  const std::vector<int64_t>& counts = *FindCounts(name);
+  if (num_layers < 1 || std::ssize(counts) != num_layers ||
+      std::ranges::count(counts, counts.front()) != num_layers)
+    Refuse(fmt::format("\"{}\" must be an integer, or the same for each of {} layers",
+                       Printable(name), num_layers));
+  return counts.front();
 }
 
 double GgufMetadata::Number(std::string_view name) const {

@@ -31,9 +31,11 @@ class GgufMetadata {
 
   bool Has(std::string_view name) const { return values_.find(name) != values_.end(); }
 
-  // Integers from 0 to 2^31 - 1. A list of one for each layer counts as one where all are the same.
+  // Integers from 0 to 2^31 - 1.
   int64_t Count(std::string_view name) const;
   std::optional<int64_t> FindCount(std::string_view name) const;
+  // One, or a list of the same for each of so many layers.
+  std::optional<int64_t> FindLayersCount(std::string_view name, int64_t num_layers) const;
   // Finite.
   double Number(std::string_view name) const;
   std::optional<double> FindNumber(std::string_view name) const;

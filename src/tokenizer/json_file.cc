@@ -43,9 +43,17 @@ void RefuseTokenizer(const std::filesystem::path& file, const std::string& what,
 std::string ReadTokenizerFile(const std::filesystem::path& file) {
   std::error_code failure;
   std::ifstream stream;
-  errno = EISDIR;  // of what is there and no file; a pipe would be waited for
-  if (std::filesystem::is_regular_file(file, failure))
-    stream.open(file, std::ios::binary | std::ios::ate);
+  const std::filesystem::file_status status = std::filesystem::status(file, failure);
+  const bool is_file = std::filesystem::is_regular_file(status);
+  if (std::filesystem::exists(status) && !is_file && !std::filesystem::is_directory(status)) {
+    throw Error(
+        ErrorCode::kModelMissing,
+        fmt::format("{}: is a device, pipe or socket; put the model's tokenizer files beside "
+                    "config.json",
+                    Printable(file.string())));
+  }
+  errno = EISDIR;
+  if (is_file) stream.open(file, std::ios::binary | std::ios::ate);
   const int error = failure ? failure.value() : errno;
   if (!stream.is_open()) {
     std::error_code ignored;

@@ -113,17 +113,23 @@ std::string DescribeExperts(const ModelShape& shape) {
   return text + "\n";
 }
 
-// "rotary (theta 10000, 32 of 64 elements of a head, scaled), none in 9 layers"; empty where
-// positions are learned.
-std::string DescribeRope(const ModelShape& shape) {
-  const Rope& rope = shape.rope;
-  if (rope.dims == 0) return "";
-  std::string text = fmt::format(", rotary (theta {}", rope.theta);
+std::string RopeText(const Rope& rope, const ModelShape& shape) {
+  std::string text = fmt::format("theta {}", rope.theta);
   if (rope.dims != shape.head_dim)
     text += fmt::format(", {} of {} elements of a head", rope.dims, shape.head_dim);
-  text += rope.scaling.kind == RopeScalingKind::kNone ? ")" : ", scaled)";
+  return rope.scaling.kind == RopeScalingKind::kNone ? text : text + ", scaled";
+}
+
+// "rotary (theta 1000000, scaled; theta 10000 in windowed layers), none in 9 layers"; empty where
+// positions are learned.
+std::string DescribeRope(const ModelShape& shape) {
+  if (shape.rope.dims == 0) return "";
   const auto num_unturned = std::ranges::count(shape.unturned, true);
-  return num_unturned > 0 ? text + fmt::format(", none in {}", LayersText(num_unturned)) : text;
+  if (num_unturned == shape.num_layers) return ", known to no layer";
+  std::string text = ", rotary (" + RopeText(shape.rope, shape);
+  if (shape.window_rope && *shape.window_rope != shape.rope)
+    text += fmt::format("; {} in windowed layers", RopeText(*shape.window_rope, shape));
+  return text + (num_unturned > 0 ? fmt::format("), none in {}", LayersText(num_unturned)) : ")");
 }
 
 // Where norms stand in a block.
@@ -132,15 +138,12 @@ std::string_view NormPlaces(const ModelShape& shape) {
   return shape.pre_norm ? "before the block and after each branch" : "after each branch";
 }
 
-// Factors that not every model has; empty where it has none of them.
-std::string DescribeFactors(const ModelShape& shape) {
+// What is done to the logits; empty where it is nothing.
+std::string DescribeLogits(const ModelShape& shape) {
   std::vector<std::string> parts;
-  if (shape.embed_scale != 1.0)
-    parts.push_back(fmt::format("embeddings times {:.4g}", shape.embed_scale));
-  if (shape.logit_scale != 1.0)
-    parts.push_back(fmt::format("logits times {:.4g}", shape.logit_scale));
-  if (shape.logit_cap > 0.0) parts.push_back(fmt::format("logits capped at {}", shape.logit_cap));
-  return parts.empty() ? "" : fmt::format("factors     {}\n", fmt::join(parts, ", "));
+  if (shape.logit_scale != 1.0) parts.push_back(fmt::format("times {:.4g}", shape.logit_scale));
+  if (shape.logit_cap > 0.0) parts.push_back(fmt::format("capped at {}", shape.logit_cap));
+  return parts.empty() ? "" : fmt::format("logits      {}\n", fmt::join(parts, ", "));
 }
 
 std::string DescribeShape(const Model& model) {
@@ -156,7 +159,7 @@ std::string DescribeShape(const Model& model) {
   text += fmt::format("vocabulary  {} tokens, embeddings of {}, {} head\n", shape.vocab_size,
                       shape.embed_size, shape.tied_head ? "tied" : "own");
   text += fmt::format("positions   {}{}\n", shape.max_positions, DescribeRope(shape));
-  text += DescribeFactors(shape);
+  text += DescribeLogits(shape);
   text += fmt::format("norms       {}{}, {}affine; biases {}\n", NormPlaces(shape),
                       shape.final_norm ? ", one before the head" : "",
                       shape.norm_affine ? "" : "not ", shape.linear_bias ? "yes" : "no");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
@@ -11,6 +10,7 @@
 
 #include "spillway/error.h"
 #include "src/base/json_node.h"
+#include "src/base/report_kind.h"
 #include "src/base/size_text.h"
 #include "src/base/strict_json.h"
 #include "src/formats/calibration_report.h"
@@ -92,7 +92,7 @@ std::string DescribePolicy(const Path& file, const json& document) {
   return text;
 }
 
-std::string DescribeMachine(const Path& file, const json&) {
+std::string DescribeMachine(const Path& file) {
   const Machine machine = ReadMachine(file);
   std::string text =
       fmt::format("machine     {}, computes on {}, {} threads{}{}\n", Printable(machine.name),
@@ -134,7 +134,7 @@ std::string MembersText(std::string_view name, const json& object) {
   return text.empty() ? text : InspectRow(name, text);
 }
 
-std::string DescribeReport(const Path&, const json& report) {
+std::string DescribeReport(const json& report) {
   const auto fingerprint = report.find("fingerprint");
   const bool answered = fingerprint != report.end() && fingerprint->is_string() &&
                         !fingerprint->get_ref<const std::string&>().empty();
@@ -192,28 +192,6 @@ std::string DescribeCosts(const Path& file, const json& document) {
                                          document["costs"].size()));
 }
 
-// How a file is told from the others: a key at its top that only this kind has. A policy has at
-// least one of its own.
-struct FileKind {
-  std::string_view key;
-  std::string (*describe)(const Path& file, const json& document);
-};
-constexpr std::array kKinds = {
-    FileKind{"link_bytes_per_s", DescribeMachine},
-    FileKind{"throughput", DescribeReport},
-    FileKind{"weight_frac", DescribePolicy},
-    FileKind{"kv", DescribePolicy},
-    FileKind{"weight_bits", DescribePolicy},
-    FileKind{"kv_bits", DescribePolicy},
-    FileKind{"kv_dtype", DescribePolicy},
-    FileKind{"gpu_batch_size", DescribePolicy},
-    FileKind{"num_gpu_batches", DescribePolicy},
-    FileKind{"cpu_attention", DescribePolicy},
-    FileKind{"prefill_chunk", DescribePolicy},
-    FileKind{"calibration", DescribeCalibration},
-    FileKind{"costs", DescribeCosts},
-};
-
 [[noreturn]] void RefuseKind(const Path& file) {
   throw Error(ErrorCode::kInput,
               fmt::format("{}: is no policy file, machine file, report, trace, requests or output; "
@@ -238,9 +216,13 @@ std::string DescribeFile(const Path& file) {
   if (std::optional<std::string> text = DescribeRunFile(file)) return *std::move(text);
   if (IsOtherThanDocument(file)) RefuseKind(file);
   const json document = ReadJsonFile(file, {file.string(), ErrorCode::kInput});
-  for (const FileKind& kind : kKinds) {
-    if (document.is_object() && document.contains(kind.key)) return kind.describe(file, document);
-  }
+  const std::optional<ReportKind> kind = KindOf(document);
+  if (kind == ReportKind::kMachine) return DescribeMachine(file);
+  if (kind == ReportKind::kPolicy) return DescribePolicy(file, document);
+  if (kind == ReportKind::kCosts) return DescribeCosts(file, document);
+  if (kind != ReportKind::kReport) RefuseKind(file);
+  if (document.contains("throughput")) return DescribeReport(document);
+  if (document.contains("calibration")) return DescribeCalibration(file, document);
   RefuseKind(file);
 }
 

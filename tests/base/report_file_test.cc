@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kEarlier = "{\n  \"version\": 1,\n  \"model\": \"longer\"}";
+constexpr const char* kEarlier = "{\n  \"version\": 1,\n  \"throughput\": \"longer\"}";
 
 class ReportFileTest : public testing::Test {
  protected:
@@ -49,7 +49,8 @@ TEST_F(ReportFileTest, AnEarlierReportIsReplaced) {
 
 TEST_F(ReportFileTest, WhatIsNoReportIsNeverReplaced) {
   for (const std::string content :
-       {"{\n  \"version\": \"1.0\"}", "{\"architectures\": []}", "notes\n"}) {
+       {"{\n  \"version\": \"1.0\", \"throughput\": 1}", "{\"version\": 3, \"lockfile\": 1}",
+        "{\"throughput\": 9}", "{\"architectures\": []}", "notes\n", "{\"version\": 1,"}) {
     const fs::path path = folder_.Write("r.json", content);
     EXPECT_EQ(Write(path), ErrorCode::kOutputExists) << content;
     EXPECT_EQ(FileText(path), content);
@@ -82,12 +83,18 @@ TEST_F(ReportFileTest, APartThatAppearsDuringTheRunIsKept) {
 TEST_F(ReportFileTest, OneKindNeverTakesThePlaceOfAnother) {
   const std::pair<ReportKind, std::string> files[] = {
       {ReportKind::kReport, kEarlier},
-      {ReportKind::kReport, "{\"version\":1,\"interrupted\":true}"},
+      {ReportKind::kReport, R"({"version":1,"interrupted":true,"model":{},"throughput":{}})"},
+      {ReportKind::kReport, R"({"version":1,"calibration":{}})"},
+      {ReportKind::kReport, R"({"version":1,"sweep":{}})"},
       {ReportKind::kTrace, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}"},
-      {ReportKind::kPolicy, "{\n  \"version\": 1,\n  \"weight_frac\": {}}"},
-      {ReportKind::kPolicy, "{\"version\": 1, \"kv_bits\": [8, 4]}"},
-      {ReportKind::kMachine, "{\n  \"version\": 1,\n  \"name\": \"h100\"}"},
-      {ReportKind::kCosts, "{\n  \"identity\": \"a\"\n}"}};
+      {ReportKind::kPolicy, R"({"version": 1, "weight_frac": {}})"},
+      {ReportKind::kPolicy, R"({"version": 1, "kv_bits": [8, 4]})"},
+      // Written by hand, sorted by another program, or by an earlier version.
+      {ReportKind::kPolicy, R"({"version":1,"kv":{"policy":"full"},"gpu_batch_size":2})"},
+      {ReportKind::kPolicy, R"({"activation_frac":{},"version":1})"},
+      {ReportKind::kMachine, R"({"version": 1, "name": "h100", "cap_bytes": {}})"},
+      {ReportKind::kMachine, R"({"version": 2, "device": "cpu", "link_bytes_per_s": {}})"},
+      {ReportKind::kCosts, R"({ "identity": "a", "costs": [] })"}};
   for (const auto& [kind, content] : files) {
     for (const auto& [other, ignored] : files) {
       const fs::path path = folder_.Write("f.json", content);
@@ -99,6 +106,15 @@ TEST_F(ReportFileTest, OneKindNeverTakesThePlaceOfAnother) {
     }
     // One that holds nothing is nobody's.
     EXPECT_NO_THROW(ReportFile(kind, "--output", folder_.Write("empty", ""), {}));
+  }
+}
+
+TEST_F(ReportFileTest, WhatAKilledRunBeganIsReplaced) {
+  for (const char* begun :
+       {"{", "{\n  \"vers", R"({"version":1,"weight_frac":{"gp)", R"({"display)"}) {
+    fs::remove(folder_ / "r.json");
+    folder_.Write("r.json.part", begun);
+    EXPECT_EQ(Write(folder_ / "r.json"), std::nullopt) << begun;
   }
 }
 

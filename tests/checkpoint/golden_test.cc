@@ -121,13 +121,16 @@ TEST(DescribeTest, ShowsWhatAFamilyHasOfItsOwn) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> models = {
       {"granite-tied",
        {"scores times 0.2\n", "positions   336, rotary (theta 10000000)\n",
-        "factors     embeddings times 1.143, logits times 1.429\n"}},
+        "logits      times 1.429\n"}},
       {"olmo3-typed",
        {"2 heads of keys, norms of all heads together, a window of 9 tokens in 1 layer\n",
-        "rotary (theta 20000, scaled)\n", "norms       after each branch"}},
+        "rotary (theta 20000, scaled; theta 10000 in windowed layers)\n",
+        "norms       after each branch"}},
       {"smollm3-plain", {"rotary (theta 5000000), none in 1 layer\n"}},
       {"glm4-plain", {"8 of 16 elements of a head", "before the block and after each branch"}},
-      {"gemma2-capped", {"scores capped at 2\n", "factors     embeddings times 8\n"}}};
+      {"granite4-unturned", {"positions   336, known to no layer\n"}},
+      {"gemma2-capped", {"scores capped at 2\n"}},
+      {"gemma2-windowed-capped", {"logits      capped at "}}};
   for (const auto& [name, parts] : models) {
     const std::string text = DescribeCheckpoint(SPILLWAY_SOURCE_DIR "/tests/parity/models/" + name);
     for (const std::string& part : parts)

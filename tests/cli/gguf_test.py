@@ -40,10 +40,9 @@ CASES = {
     "olmo2-plain": {},
     "olmo3-windowed": {"rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64, "attention_factor": 1.375}},
     "smollm3-plain": {},
-    "granite-tied": {},
     "granite-biased": {"eos_token_id": 2},  # its own is "r", which a file's tokenizer takes for special text
-    "granitemoe-plain": {},
     "granitemoe-biased": {},
+    "granite4-unturned": {"position_embedding_type": "rope"},
     "glm4-plain": {},
     "exaone4-hybrid": {"rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                         "original_max_position_embeddings": 8192}},
@@ -117,10 +116,45 @@ class Answers(GgufTest):
 
     def test_one_number_may_be_a_list_of_it_for_each_layer(self):
         """As of Granite 4, of which some models have layers without keys."""
-        plain = self.converted("granite-tied")
-        listed = self.folder / "listed.gguf"
-        gguf_writer.convert(PARITY_MODELS / "granite-tied", listed, changed={"granite.attention.head_count_kv": [2, 2]})
-        self.assertEqual(self.answers(listed), self.answers(plain))
+        plain = self.answers(self.converted("granite-biased"))
+        for name, changed in (("listed", {"granite.attention.head_count_kv": [2, 2]}), ("unset", {"granite.rope.scaling.finetuned": True})):
+            with self.subTest(name=name):
+                self.assertEqual(self.answers(self.converted("granite-biased", changed)), plain)
+
+    def test_granite_without_experts_is_granite(self):
+        plain = self.answers(self.converted("granite-biased"))
+        file = self.folder / "other.gguf"
+        gguf_writer.convert(self.folder_of("granite-biased", {"model_type": "granitemoe"}), file)
+        self.assertEqual(self.answers(file), plain)
+
+    def test_windows_are_those_that_the_file_says(self):
+        gemma, every = "gemma3-wide-window", [SLIDING, FULL, SLIDING]
+        ropes = {SLIDING: {"rope_type": "default", "rope_theta": 777.0}, FULL: {"rope_type": "default", "rope_theta": 1000000.0}}
+        folder = self.folder_of(gemma, {"query_pre_attn_scalar": 32, "layer_types": every, "sliding_window": 11, "rope_parameters": ropes,
+                                        "final_logit_softcapping": 5.0})
+        file = self.folder / "gemma.gguf"
+        gguf_writer.convert(folder, file, changed={"gemma3.attention.sliding_window_pattern": 2, "gemma3.rope.freq_base_swa": 777.0,
+                                                   "gemma3.rope.freq_base": 1000000.0})
+        self.assertEqual(self.answers(file), self.answers(folder))
+        gptoss = self.folder_of("gptoss-wide", {"layer_types": [FULL, SLIDING]})
+        file = self.folder / "gptoss.gguf"
+        gguf_writer.convert(gptoss, file, changed={"gpt-oss.attention.sliding_window_pattern": [False, True]})
+        self.assertEqual(self.answers(file), self.answers(gptoss))
+
+    def test_factors_of_yarn_are_multiplied(self):
+        rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+        plain = self.folder_of("llama-plain", {"rope_scaling": rope})
+        files = {}
+        for name, changed in (("neutral", {"attn_factor": 1.0, "yarn_ext_factor": -1.0}), ("twice", {"attn_factor": 2.0}),
+                              ("published", {"yarn_attn_factor": 1.25, "attn_factor": 2.0})):
+            files[name] = self.folder / f"{name}.gguf"
+            gguf_writer.convert(plain, files[name], changed={f"llama.rope.scaling.{key}": value for key, value in changed.items()})
+        self.assertEqual(self.answers(files["neutral"]), self.answers(plain))
+        for name, factor in (("twice", 2 * (1 + 0.1 * math.log(4))), ("published", 2.5)):
+            config = json.loads((plain / "config.json").read_text())
+            config["rope_scaling"]["attention_factor"] = factor
+            (plain / "config.json").write_text(json.dumps(config))
+            self.assertEqual(self.answers(files[name]), self.answers(plain), name)
 
     def test_windows_without_a_list_are_all_but_each_fourth(self):
         folder = self.folder_of("olmo3-typed", {"layer_types": [SLIDING] * 3, "rope_parameters": None, "rope_theta": 500000.0})
@@ -303,8 +337,9 @@ class Refusals(GgufTest):
         name = "llama-plain"
         self.refusal(11, self.converted(name, {"general.architecture": "mamba"}), '"general.architecture" is "mamba"')
         self.refusal(11, self.converted("qwen3-biased", {"qwen3.expert_count": 8}), "qwen3.expert_count")
-        for key, value in (("rope.scaling.finetuned", False), ("nextn_predict_layers", 1), ("attention.head_count_kv", [2, 1])):
-            self.refusal(10 if "kv" in key else 11, self.converted("granite-tied", {f"granite.{key}": value}), f'"granite.{key}"')
+        for key, value in (("rope.scaling.finetuned", False), ("nextn_predict_layers", 1), ("attention.head_count_kv", [2, 1]),
+                           ("attention.head_count_kv", [2])):
+            self.refusal(10 if "kv" in key else 11, self.converted("granite-biased", {f"granite.{key}": value}), f'"granite.{key}"')
         self.refusal(11, self.converted("olmo3-windowed", {"olmo2.rope.freq_base_swa": 10000.0}), "freq_base_swa")
         self.refusal(11, self.converted("yarn", {"llama.rope.scaling.yarn_ext_factor": 0.5}), "yarn_ext_factor")
         experts = "qwen3moe-plain"

@@ -38,7 +38,7 @@ EXPERT_PARTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1":
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 ARCHITECTURES = {"gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "llama": "llama", "mistral": "llama", "phi3": "phi3",
                  "qwen2": "qwen2", "qwen3": "qwen3", "gpt_oss": "gpt-oss", "mixtral": "llama", "exaone4": "exaone4", "glm4": "glm4",
-                 "granite": "granite", "granitemoe": "granitemoe", "olmo2": "olmo2", "olmo3": "olmo2", "seed_oss": "seed_oss",
+                 "granite": "granite", "granitemoe": "granitemoe", "granitemoehybrid": "granite", "olmo2": "olmo2", "olmo3": "olmo2", "seed_oss": "seed_oss",
                  "smollm3": "smollm3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 PAIRS_TOGETHER = ("granite", "granitemoe", "llama", "smollm3")
 FACTORS = {"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
@@ -57,7 +57,18 @@ def read_tensors(folder):
             if name != "__metadata__":
                 begin, end = entry["data_offsets"]
                 tensors[usual_name(name)] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
-    return tensors
+    return dict(usual_names(tensors))
+
+
+def usual_names(tensors):
+    """Those of Granite's fused matrices as gate and up."""
+    for name, (kind, shape, data) in tensors.items():
+        prefix, fused, _ = name.partition(".shared_mlp.input_linear")
+        if fused:
+            for part, rows in zip(("gate", "up"), rows_of(data, 2)):
+                yield f"{prefix}.mlp.{part}_proj.weight", (kind, [shape[0] // 2, shape[1]], rows)
+        else:
+            yield name.replace("shared_mlp.output_linear", "mlp.down_proj"), (kind, shape, data)
 
 
 def usual_name(name):
@@ -180,13 +191,19 @@ def model_values(config):
     values = {"context_length": config["max_position_embeddings"], "embedding_length": config["hidden_size"],
               "block_count": config["num_hidden_layers"], "feed_forward_length": config["intermediate_size"],
               "attention.head_count": heads, "attention.head_count_kv": config.get("num_key_value_heads", heads),
-              "attention.layer_norm_rms_epsilon": float(config.get("rms_norm_eps", 1e-6)), "attention.key_length": head_dim,
-              "attention.value_length": head_dim}
+              "attention.layer_norm_rms_epsilon": float(config.get("rms_norm_eps", 1e-6))}
+    if not name.startswith("granite"):
+        values |= {"attention.key_length": head_dim, "attention.value_length": head_dim}
     if config.get("sliding_window"):
         values["attention.sliding_window"] = config["sliding_window"]
         if name in ("exaone4", "olmo2") and "layer_types" in config:
             values["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in config["layer_types"]]
-    if "num_experts_per_tok" in config:
+    if config["model_type"] == "granitemoehybrid":  # which the converter writes with the keys of layers that it has not got
+        values |= {"attention.head_count_kv": [config["num_key_value_heads"]] * config["num_hidden_layers"],
+                   "feed_forward_length": config["shared_intermediate_size"], "expert_count": 0, "expert_used_count": 0,
+                   "expert_shared_feed_forward_length": config["shared_intermediate_size"], "rope.scaling.finetuned": True,
+                   "ssm.conv_kernel": 4, "ssm.state_size": 256, "ssm.group_count": 1, "ssm.inner_size": 128}
+    elif "num_experts_per_tok" in config:
         values |= {"expert_count": config.get("num_local_experts") or config["num_experts"], "expert_used_count": config["num_experts_per_tok"]}
         if config["model_type"] != "mixtral":
             values["expert_feed_forward_length"] = config.get("moe_intermediate_size", config["intermediate_size"])

@@ -74,7 +74,7 @@ class ExpertLayers {
     int64_t first_row = 0;
     int64_t num_rows = 0;
     RowRuns runs = {};
-    std::string own_stack = {};  // where it is in no other part's
+    std::string own_stack = {};  // where gate and up have stacks of their own
   };
   TensorSource SourceOf(const Part& part, std::string_view suffix) const {
     TensorSource source = {fmt::format("{}{}{}", Layer(), part.stack, suffix), part.first_row,

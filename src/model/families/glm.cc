@@ -36,7 +36,7 @@ ModelShape ReadGlm4(const JsonNode& config) {
 }
 
 void AddGlm4Layers(const ModelShape& shape, ModelBuilder& model) {
-  AddLlamaLayers(shape, kNorms, model);
+  AddLlamaLayers(shape, {.norms = kNorms}, model);
 }
 
 struct Variant {

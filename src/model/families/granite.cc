@@ -126,11 +126,11 @@ ModelShape ReadHybrid(const JsonNode& config) {
 }
 
 void AddExpertLayers(const ModelShape& shape, ModelBuilder& model) {
-  AddLlamaLayers(shape, kExpertNames, model);
+  AddLlamaLayers(shape, {.experts = kExpertNames}, model);
 }
 
 void AddHybridLayers(const ModelShape& shape, ModelBuilder& model) {
-  AddLlamaLayers(shape, kMlpNames, model);
+  AddLlamaLayers(shape, {.mlp = kMlpNames}, model);
 }
 
 struct Published {

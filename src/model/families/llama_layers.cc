@@ -12,13 +12,7 @@ namespace {
 
 class LlamaLayers {
  public:
-  struct Names {
-    ExpertNames experts = {};
-    BranchNorms norms = {};
-    MlpNames mlp = {};
-  };
-
-  LlamaLayers(const ModelShape& shape, const Names& names, ModelBuilder& model)
+  LlamaLayers(const ModelShape& shape, const LlamaNames& names, ModelBuilder& model)
       : shape_(shape), names_(names), model_(model) {}
 
   void AddAll() {
@@ -180,26 +174,18 @@ class LlamaLayers {
   }
 
   const ModelShape& shape_;
-  const Names& names_;
+  const LlamaNames& names_;
   ModelBuilder& model_;
 };
 
 }  // namespace
 
+void AddLlamaLayers(const ModelShape& shape, const LlamaNames& names, ModelBuilder& model) {
+  LlamaLayers(shape, names, model).AddAll();
+}
+
 void AddLlamaLayers(const ModelShape& shape, ModelBuilder& model) {
-  LlamaLayers(shape, {}, model).AddAll();
-}
-
-void AddLlamaLayers(const ModelShape& shape, const BranchNorms& norms, ModelBuilder& model) {
-  LlamaLayers(shape, {.norms = norms}, model).AddAll();
-}
-
-void AddLlamaLayers(const ModelShape& shape, const MlpNames& mlp, ModelBuilder& model) {
-  LlamaLayers(shape, {.mlp = mlp}, model).AddAll();
-}
-
-void AddLlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model) {
-  LlamaLayers(shape, {.experts = experts}, model).AddAll();
+  AddLlamaLayers(shape, LlamaNames(), model);
 }
 
 }  // namespace spillway

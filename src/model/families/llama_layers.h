@@ -10,8 +10,6 @@
 
 namespace spillway {
 
-void AddLlamaLayers(const ModelShape& shape, ModelBuilder& model);
-
 // Norms of a decoder layer with norms behind its parts, without ".weight".
 struct BranchNorms {
   std::string_view after_attention = "post_attention_layernorm";
@@ -27,13 +25,16 @@ struct MlpNames {
   std::string_view down = "down_proj";
 };
 
-// Layers of Llama's block where such norms have names of their own.
-void AddLlamaLayers(const ModelShape& shape, const BranchNorms& norms, ModelBuilder& model);
+// Names that a family publishes parts of a block under.
+struct LlamaNames {
+  ExpertNames experts = {};
+  BranchNorms norms = {};
+  MlpNames mlp = {};
+};
 
-// Layers of Llama's block where MLPs have names of their own.
-void AddLlamaLayers(const ModelShape& shape, const MlpNames& mlp, ModelBuilder& model);
+void AddLlamaLayers(const ModelShape& shape, const LlamaNames& names, ModelBuilder& model);
 
-// Layers of Llama's block where experts have names of their own.
-void AddLlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model);
+// Layers under the usual names.
+void AddLlamaLayers(const ModelShape& shape, ModelBuilder& model);
 
 }  // namespace spillway

@@ -28,7 +28,7 @@ ModelShape Read(const JsonNode& config) {
 }
 
 void AddLayers(const ModelShape& shape, ModelBuilder& model) {
-  AddLlamaLayers(shape, kNames, model);
+  AddLlamaLayers(shape, {.experts = kNames}, model);
 }
 
 std::vector<ModelShape> Sizes() {
