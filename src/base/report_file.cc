@@ -165,9 +165,14 @@ void ReportFile::CheckPlace() const {
   }
 }
 
+// A regular file of that name, and not an empty one.
+bool ReportFile::HoldsSomething(const std::string& name) const {
+  const auto status = place_.StatusOf(name);
+  return status && WhyNoFile(*status) == nullptr && status->st_size > 0;
+}
+
 void ReportFile::RefuseOtherKind() const {
-  const auto status = place_.StatusOf(place_.name());
-  if (!status || WhyNoFile(*status) != nullptr || status->st_size == 0) return;
+  if (!HoldsSomething(place_.name())) return;
   const Descriptor file = place_.Open(place_.name(), O_RDONLY);
   const auto kind = file.valid() ? KindOfFile(file, Named()) : std::nullopt;
   if (kind == kind_) return;
@@ -179,8 +184,7 @@ void ReportFile::RefuseOtherKind() const {
 }
 
 void ReportFile::RefuseForeignPart() const {
-  const auto status = place_.StatusOf(place_.part_name());
-  if (!status || WhyNoFile(*status) != nullptr || status->st_size == 0) return;
+  if (!HoldsSomething(place_.part_name())) return;
   const Descriptor file = place_.Open(place_.part_name(), O_RDONLY);
   if (file.valid() && BeginsAsOurs(Beginning(file, Named()))) return;
   throw Error(

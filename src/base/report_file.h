@@ -54,6 +54,7 @@ class ReportFile {
   void OpenPlace(const OtherFiles& others);
   void RefuseOthers(const OtherFiles& others) const;
   void CheckPlace() const;
+  bool HoldsSomething(const std::string& name) const;
   void RefuseOtherKind() const;
   void RefuseForeignPart() const;
   void RefuseRun() const;

@@ -49,6 +49,10 @@ class ConfigWriter {
   }
   FoundGgufTensor FindTensor(std::string_view name) const;
   bool HasTensor(std::string_view name) const { return FindTensor(name).tensor != nullptr; }
+  // Whether that part of a layer has a bias, in all layers or in none.
+  bool HasBias(std::string_view part) const {
+    return HasTensor(fmt::format("blk.0.{}.bias", part));
+  }
   bool HasBf16() const;
   int64_t HeadSize() const;
   [[noreturn]] void RefuseSetting(std::string_view name) const;
@@ -322,7 +326,7 @@ void ConfigWriter::AddExperts(json& config) const {
 void ConfigWriter::AddGptOss(json& config) const {
   AddExperts(config);
   config["model_type"] = "gpt_oss";
-  config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
+  config["attention_bias"] = HasBias("attn_q");
   config["intermediate_size"] =
       FindCount("expert_feed_forward_length").value_or(Count("feed_forward_length"));
   AddWindows(Count("attention.sliding_window"), 2, config);
@@ -345,16 +349,16 @@ void ConfigWriter::AddQwenExperts(json& config) const {
   config["model_type"] = shares ? "qwen2_moe" : "qwen3_moe";
   config["norm_topk_prob"] = metadata_.FindFlag(Key("expert_weights_norm")).value_or(!shares);
   if (!shares) {
-    config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
+    config["attention_bias"] = HasBias("attn_q");
     return;
   }
-  config["qkv_bias"] = HasTensor("blk.0.attn_q.bias");
+  config["qkv_bias"] = HasBias("attn_q");
   config["shared_expert_intermediate_size"] =
       FindCount("expert_shared_feed_forward_length").value_or(ffn);
 }
 
-// Windows of Gemma 2 and 3 by layer, and how queries are scaled; the file leaves both to the
-// reader.
+// Windows of Gemma 2 and 3 by layer, which a file may leave to the reader, and how queries are
+// scaled, which it does.
 void ConfigWriter::AddGemmaLayers(json& config) const {
   const int64_t num_layers = Count("block_count");
   if (architecture_ == "gemma2")
@@ -445,9 +449,6 @@ void ConfigWriter::AddGranite(json& config) const {
 
 void ConfigWriter::AddFamily(json& config) const {
   std::string type = architecture_ == "gemma3" ? "gemma3_text" : architecture_;
-  const auto has_bias = [this](const char* part) {
-    return HasTensor(fmt::format("blk.0.{}.bias", part));
-  };
   if (architecture_ == "llama" && FindCount("attention.sliding_window").value_or(0) != 0) {
     type = "mistral";
     config["sliding_window"] = Count("attention.sliding_window");
@@ -464,12 +465,12 @@ void ConfigWriter::AddFamily(json& config) const {
   constexpr std::array kMayHaveBiases = {"glm4",  "granite", "granitemoe", "llama",
                                          "olmo2", "qwen3",   "seed_oss",   "smollm3"};
   if (std::ranges::find(kMayHaveBiases, architecture_) != kMayHaveBiases.end())
-    config["attention_bias"] = has_bias("attn_q");
+    config["attention_bias"] = HasBias("attn_q");
   constexpr std::array kMayHaveMlpBiases = {"granite", "granitemoe", "llama", "seed_oss",
                                             "smollm3"};
   if (std::ranges::find(kMayHaveMlpBiases, architecture_) != kMayHaveMlpBiases.end())
-    config["mlp_bias"] = has_bias("ffn_up");
-  if (architecture_ == "seed_oss") config["attention_out_bias"] = has_bias("attn_output");
+    config["mlp_bias"] = HasBias("ffn_up");
+  if (architecture_ == "seed_oss") config["attention_out_bias"] = HasBias("attn_output");
 }
 
 json ConfigWriter::Write() {
