@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "spillway/dtype.h"
 #include "spillway/tier.h"
 
 namespace spillway {
@@ -30,12 +32,9 @@ struct DeviceRates {
   double decode_attention_bytes_per_s = 0.0;   // of K and V
   double launch_s = 0.0;  // what computing one layer for one batch costs beyond its arithmetic
   // Zero, or none, where they are not known: the cost model then makes do with the rates above.
-  std::vector<MatmulRate> matmul_8bit;  // of quantised weights, 4096 x 4096 alone
-  std::vector<MatmulRate> matmul_4bit;
-  std::vector<MatmulRate> matmul_mxfp4;
-  std::vector<MatmulRate> matmul_fp8;
-  double norm_elements_per_s = 0.0;  // layer norms of fp32 states
-  double logits_per_s = 0.0;         // looked through by one thread, for a greedy token
+  std::map<DType, std::vector<MatmulRate>> matmul_codes;  // by type, of 4096 x 4096 alone
+  double norm_elements_per_s = 0.0;                       // layer norms of fp32 states
+  double logits_per_s = 0.0;  // looked through by one thread, for a greedy token
   // Prefill with heads half as wide: more softmax; with prompts of 128 tokens: more tokens stored.
   double narrow_attention_flops_per_s = 0.0;
   double short_attention_flops_per_s = 0.0;

@@ -84,21 +84,17 @@ ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows, ProductOve
           low.overhead_s + part * (high.overhead_s - low.overhead_s)};
 }
 
-const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weights) {
-  const bool has_8 = CodeBits(weights) == 8;
-  switch (weights) {
-    case DType::kQ8:
-    case DType::kQ4:
-    case DType::kInt8:
-    case DType::kInt4:
-      break;
-    case DType::kFp8:  // profiles of before there were any have other rates
-      if (!rates.matmul_fp8.empty()) return rates.matmul_fp8;
-      [[fallthrough]];
-    default:  // groups of parts
-      if (!rates.matmul_mxfp4.empty()) return rates.matmul_mxfp4;
+// Rates of codes of this type; where a profile has none of it, those of the nearest type. Null: it
+// has none of any.
+const std::vector<MatmulRate>* CodedRates(const DeviceRates& rates, DType weights) {
+  const bool whole = weights == DType::kInt8 || weights == DType::kInt4;  // as q8 and q4
+  const DType groups = CodeBits(weights) == 8 ? DType::kQ8 : DType::kQ4;
+  const bool parts = !whole && weights != groups;  // sums of groups in parts, as of MXFP4
+  for (const DType type : {weights, parts ? DType::kMxfp4 : groups, groups}) {
+    const auto found = rates.matmul_codes.find(type);
+    if (found != rates.matmul_codes.end()) return &found->second;
   }
-  return has_8 ? rates.matmul_8bit : rates.matmul_4bit;
+  return nullptr;
 }
 
 // Quantised weights have the overhead of 16-bit ones, and where their own rates are not known the
@@ -107,10 +103,10 @@ ProductCost CostOf(const DeviceRates& rates, const ProductSize& size) {
   const auto rows = static_cast<double>(size.rows);
   ProductCost cost = CostAt(rates.matmul, rows, size.overhead);
   if (!IsQuantised(size.weights)) return cost;
-  const std::vector<MatmulRate>& coded = CodedRates(rates, size.weights);
-  if (coded.empty()) return cost;
+  const std::vector<MatmulRate>* coded = CodedRates(rates, size.weights);
+  if (coded == nullptr) return cost;
   const double overhead_s = cost.overhead_s * OverheadsPerElement(size.overhead, kWideWidth);
-  cost.element_s = std::max(0.0, CostAt(coded, rows, size.overhead).element_s - overhead_s);
+  cost.element_s = std::max(0.0, CostAt(*coded, rows, size.overhead).element_s - overhead_s);
   return cost;
 }
 

@@ -213,7 +213,7 @@ std::vector<Flag> ProfileFlags() {
       Value("output", "FILE",
             "write the machine file here too, over an earlier one; one is cached anyway",
             &Config::output),
-      Switch("quick", "fewer and shorter rounds: about 20 s in place of 90", &Config::quick),
+      Switch("quick", "fewer and shorter rounds: 20 to 30 s in place of 90", &Config::quick),
       DeviceFlag(),
       OffloadDirFlag(),
       ThreadsFlag(),

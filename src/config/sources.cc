@@ -56,10 +56,19 @@ std::vector<std::string> VerbsWith(const std::string& name) {
   return verbs;
 }
 
-// What a flag of other verbs, and of other tools, is called where it is not known.
+// What a flag of other verbs, and of other tools (FlexGen and vLLM among them), is called where it
+// is not known.
 std::string UsualNameOf(const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOthers = {
-      {{"gen-len", "max-new-tokens"}, {"max-new-tokens", "gen-len"}, {"prompts", "input"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOthers = {
+      {{"gen-len", "max-new-tokens"},
+       {"max-new-tokens", "gen-len"},
+       {"prompts", "input"},
+       {"batch", "gpu-batch-size"},
+       {"compress-cache", "kv-bits"},
+       {"compress-weight", "weight-bits"},
+       {"cpu-cache-compute", "cpu-attention"},
+       {"kv", "kv-policy"},
+       {"quantization", "weight-bits"}}};
   const auto found = std::ranges::find(kOthers, name, &decltype(kOthers)::value_type::first);
   return found == kOthers.end() ? name : std::string(found->second);
 }

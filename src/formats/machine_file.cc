@@ -113,29 +113,32 @@ std::vector<MatmulRate> ReadMatmul(const JsonNode& node) {
   return rates;
 }
 
-// Each list of products by its key; the first is in every file.
-struct MatmulList {
+constexpr std::string_view kMatmul = "matmul";
+// Lists of products with codes, by their keys.
+struct CodesList {
   std::string_view key;
-  std::vector<MatmulRate> DeviceRates::*rates;
+  DType type;
 };
-constexpr std::array kMatmulLists = {MatmulList{"matmul", &DeviceRates::matmul},
-                                     MatmulList{"matmul_8bit", &DeviceRates::matmul_8bit},
-                                     MatmulList{"matmul_4bit", &DeviceRates::matmul_4bit},
-                                     MatmulList{"matmul_mxfp4", &DeviceRates::matmul_mxfp4},
-                                     MatmulList{"matmul_fp8", &DeviceRates::matmul_fp8}};
+constexpr std::array kCodesLists = {
+    CodesList{"matmul_8bit", DType::kQ8},     CodesList{"matmul_4bit", DType::kQ4},
+    CodesList{"matmul_mxfp4", DType::kMxfp4}, CodesList{"matmul_fp8", DType::kFp8},
+    CodesList{"matmul_q8_0", DType::kGgufQ8}, CodesList{"matmul_q4_0", DType::kGgufQ4},
+    CodesList{"matmul_q4_1", DType::kGgufM4}, CodesList{"matmul_q4_k", DType::kGgufK4},
+    CodesList{"matmul_q6_k", DType::kGgufK6}};
 
 DeviceRates ReadDeviceRates(const JsonNode& node) {
   std::vector<std::string_view> keys = KeysOf(kDeviceFields);
   for (const auto& extra : kDeviceExtras) keys.push_back(extra.key);
-  for (const MatmulList& list : kMatmulLists) keys.push_back(list.key);
+  keys.push_back(kMatmul);
+  for (const CodesList& list : kCodesLists) keys.push_back(list.key);
   node.ExpectKeys(keys);
   DeviceRates rates = ReadFields(node, kDeviceFields);
   for (const auto& [key, member, range] : kDeviceExtras) {
     if (const auto value = node.Find(key)) rates.*member = value->Number(range.low, range.high);
   }
-  for (const auto& [key, list] : kMatmulLists) {
-    const bool needed = list == &DeviceRates::matmul;
-    if (needed || node.Find(key)) rates.*list = ReadMatmul(node.Member(key));
+  rates.matmul = ReadMatmul(node.Member(kMatmul));
+  for (const auto& [key, type] : kCodesLists) {
+    if (const auto list = node.Find(key)) rates.matmul_codes[type] = ReadMatmul(*list);
   }
   return rates;
 }
@@ -236,8 +239,10 @@ Json DeviceRatesJson(const DeviceRates& rates) {
   for (const auto& [key, member, range] : kDeviceExtras) {
     if (rates.*member > 0.0) json[std::string(key)] = rates.*member;
   }
-  for (const auto& [key, list] : kMatmulLists) {
-    if (!(rates.*list).empty()) json[std::string(key)] = MatmulJson(rates.*list);
+  json[std::string(kMatmul)] = MatmulJson(rates.matmul);
+  for (const auto& [key, type] : kCodesLists) {
+    const auto list = rates.matmul_codes.find(type);
+    if (list != rates.matmul_codes.end()) json[std::string(key)] = MatmulJson(list->second);
   }
   return json;
 }

@@ -20,8 +20,8 @@ inline constexpr int kMachineVersion = 1;
 //   flexgen {...}, beside_compute {LINK: {link_frac, compute_frac}}, disk_both_frac, and in gpu and
 //   cpu first_touch_bytes_per_s, norm_elements_per_s, logits_per_s, narrow_attention_flops_per_s,
 //   short_attention_flops_per_s, evicting_prefill_flops_per_s, evicting_decode_bytes_per_s,
-//   matmul_8bit, matmul_4bit, matmul_mxfp4, matmul_fp8 (as matmul), and narrow_flops_per_s in
-//   matmul.
+//   matmul_8bit, matmul_4bit, matmul_mxfp4, matmul_fp8, matmul_q8_0, matmul_q4_0, matmul_q4_1,
+//   matmul_q4_k, matmul_q6_k (as matmul), and narrow_flops_per_s in matmul.
 // Without a GPU, `gpu` and its links may be left out; they are zero then.
 // Throws: Error kMachine with the JSON path: no JSON, an unknown or missing key, a wrong type, a
 // value out of range, a newer version; kMachine when there is no such file; kSystemLimit.

@@ -24,18 +24,29 @@ namespace {
 struct Lengths {
   int num_rounds;
   double cpu_round_s;
+  double codes_round_s;  // of the CPU's products with codes, which are many
   double gpu_round_s;
   double disk_round_s;
   int64_t disk_file_bytes;
 };
-constexpr Lengths kFullLengths = {15, 0.12, 0.05, 0.5, int64_t{1} << 30};
-constexpr Lengths kQuickLengths = {7, 0.05, 0.02, 0.2, int64_t{1} << 28};
+constexpr Lengths kFullLengths = {15, 0.12, 0.06, 0.05, 0.5, int64_t{1} << 30};
+constexpr Lengths kQuickLengths = {7, 0.05, 0.025, 0.02, 0.2, int64_t{1} << 28};
 
 constexpr int64_t kNarrowWidth = 1024;
 constexpr std::size_t kSharedRows = 5;  // in kRowCounts: bound by memory and arithmetic alike
 constexpr std::array<int64_t, 7> kRowCounts = {1, 4, 8, 16, 32, 64, 512};
 constexpr std::array<int64_t, 8> kGpuRowCounts = {1, 4, 8, 16, 32, 64, 512, 2048};
-constexpr std::array<int64_t, 5> kCodedRowCounts = {1, 4, 16, 64, 512};
+constexpr std::array<int64_t, 4> kCodedRowCounts = {1, 16, 64, 512};
+struct CodedWeights {
+  std::string_view name;
+  DType type;
+};
+constexpr std::array kCodedWeights = {
+    CodedWeights{"8-bit weights", DType::kQ8},    CodedWeights{"4-bit weights", DType::kQ4},
+    CodedWeights{"MXFP4 weights", DType::kMxfp4}, CodedWeights{"fp8 weights", DType::kFp8},
+    CodedWeights{"Q8_0 weights", DType::kGgufQ8}, CodedWeights{"Q4_0 weights", DType::kGgufQ4},
+    CodedWeights{"Q4_1 weights", DType::kGgufM4}, CodedWeights{"Q4_K weights", DType::kGgufK4},
+    CodedWeights{"Q6_K weights", DType::kGgufK6}};
 
 // A link and computes at work at the same time, round by round.
 struct SharedRound {
@@ -71,10 +82,8 @@ double ProcessorSeconds() {
 // Vectors stay where they are from now on: measurements write to their elements.
 void MakeRoom(DeviceRates& rates, std::size_t num_row_counts) {
   rates.matmul.resize(num_row_counts);
-  rates.matmul_8bit.resize(kCodedRowCounts.size());
-  rates.matmul_4bit.resize(kCodedRowCounts.size());
-  rates.matmul_mxfp4.resize(kCodedRowCounts.size());
-  rates.matmul_fp8.resize(kCodedRowCounts.size());
+  for (const auto& [name, type] : kCodedWeights)
+    rates.matmul_codes[type].resize(kCodedRowCounts.size());
 }
 
 void RefuseLittleMemory(int64_t needed) {
@@ -181,13 +190,19 @@ class Profiler {
   }
 
   void AddCpu(std::string name, RateUnit unit, std::function<int64_t()> call, double* rate) {
+    AddCpuRounds(std::move(name), unit, std::move(call), lengths_.cpu_round_s, rate);
+  }
+
+  // Rounds of so many seconds.
+  void AddCpuRounds(std::string name, RateUnit unit, std::function<int64_t()> call, double seconds,
+                    double* rate) {
     measurements_.push_back({std::move(name),
                              unit,
                              true,
-                             [this, unit, call = std::move(call)] {
+                             [this, unit, seconds, call = std::move(call)] {
                                const double begin_s = NowSeconds();
                                const double processor_begin_s = ProcessorSeconds();
-                               const double rate = RateOf(call, lengths_.cpu_round_s);
+                               const double rate = RateOf(call, seconds);
                                if (unit == RateUnit::kOperations) {
                                  products_s_ += NowSeconds() - begin_s;
                                  processor_s_ += ProcessorSeconds() - processor_begin_s;
@@ -206,10 +221,10 @@ class Profiler {
   void AddCoded(std::string_view name, DType weights, std::vector<MatmulRate>& rates) {
     for (std::size_t i = 0; i < kCodedRowCounts.size(); ++i) {
       const int64_t rows = rates[i].rows = kCodedRowCounts[i];
-      AddCpu(
+      AddCpuRounds(
           fmt::format("{}, rows {}", name, rows), RateUnit::kOperations,
           [this, rows, weights] { return cpu_.Multiply(rows, CpuProbe::kHidden, weights); },
-          &rates[i].flops_per_s);
+          lengths_.codes_round_s, &rates[i].flops_per_s);
     }
   }
 
@@ -243,10 +258,7 @@ class Profiler {
           [this, rows] { return cpu_.Multiply(rows, kNarrowWidth); },
           &cpu.matmul[i].narrow_flops_per_s);
     }
-    AddCoded("8-bit weights", DType::kQ8, cpu.matmul_8bit);
-    AddCoded("4-bit weights", DType::kQ4, cpu.matmul_4bit);
-    AddCoded("MXFP4 weights", DType::kMxfp4, cpu.matmul_mxfp4);
-    AddCoded("fp8 weights", DType::kFp8, cpu.matmul_fp8);
+    for (const auto& [name, type] : kCodedWeights) AddCoded(name, type, cpu.matmul_codes[type]);
   }
 
   void AddCpuAttention() {
@@ -347,10 +359,8 @@ class Profiler {
           [probe, i] { return probe->Multiply(kGpuRowCounts[i], kNarrowWidth, DType::kF16); },
           &gpu.matmul[i].narrow_flops_per_s);
     }
-    AddGpuProducts("8-bit weights", DType::kQ8, kCodedRowCounts, gpu.matmul_8bit);
-    AddGpuProducts("4-bit weights", DType::kQ4, kCodedRowCounts, gpu.matmul_4bit);
-    AddGpuProducts("MXFP4 weights", DType::kMxfp4, kCodedRowCounts, gpu.matmul_mxfp4);
-    AddGpuProducts("fp8 weights", DType::kFp8, kCodedRowCounts, gpu.matmul_fp8);
+    for (const auto& [name, type] : kCodedWeights)
+      AddGpuProducts(name, type, kCodedRowCounts, gpu.matmul_codes[type]);
   }
 
   void AddGpuAttention() {

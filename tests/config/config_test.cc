@@ -185,6 +185,9 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--gpu-batch", "3"}, "did you mean --gpu-batch-size?"},
     {{"generate", "a", "--max-tokens", "3"}, "did you mean --max-new-tokens?"},
     {{"generate", "a", "--batch-size", "3"}, "did you mean --gpu-batch-size?"},
+    {{"generate", "a", "--kv", "h2o"}, "did you mean --kv-policy?"},
+    {{"generate", "a", "--compress-weight"}, "did you mean --weight-bits?"},
+    {{"generate", "a", "--cpu-cache-compute"}, "did you mean --cpu-attention?"},
     {{"generate", "a", "--gen-len", "3"},
      "--gen-len: unknown flag; bench, plan, search, simulate have it; did you mean "
      "--max-new-tokens?"},

@@ -100,10 +100,12 @@ TEST(MachineFile, WhatMayBeLeftOutComesBackToo) {
   cpu.evicting_prefill_flops_per_s = 6.5e9;
   cpu.evicting_decode_bytes_per_s = 7.5e9;
   cpu.matmul[1].narrow_flops_per_s = 8.5e9;
-  cpu.matmul_8bit = {{1, 9.5e9, 0.0}};
-  cpu.matmul_4bit = {{1, 10.5e9, 0.0}, {4, 11.5e9, 0.0}};
-  cpu.matmul_mxfp4 = {{1, 12.5e9, 0.0}};
-  cpu.matmul_fp8 = {{1, 11.5e9, 0.0}};
+  cpu.matmul_codes = {
+      {DType::kQ8, {{1, 9.5e9, 0.0}}},     {DType::kQ4, {{1, 10.5e9, 0.0}, {4, 11.5e9, 0.0}}},
+      {DType::kMxfp4, {{1, 12.5e9, 0.0}}}, {DType::kFp8, {{1, 11.5e9, 0.0}}},
+      {DType::kGgufQ8, {{1, 1.5e9, 0.0}}}, {DType::kGgufQ4, {{1, 2.5e9, 0.0}}},
+      {DType::kGgufM4, {{1, 3.5e9, 0.0}}}, {DType::kGgufK4, {{1, 4.5e9, 0.0}}},
+      {DType::kGgufK6, {{1, 5.5e9, 0.0}}}};
   const Machine read = FromText(MachineJson(machine));
   EXPECT_EQ(read.disturbed, machine.disturbed);
   EXPECT_EQ(read.rates.beside_compute.values, machine.rates.beside_compute.values);

@@ -47,7 +47,9 @@ TEST_F(ProbeTest, CopiesAndReadsMemory) {
 }
 
 TEST_F(ProbeTest, Multiplies) {
-  for (const DType weights : {DType::kF16, DType::kQ8, DType::kQ4}) {
+  for (const DType weights :
+       {DType::kF16, DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kFp8, DType::kGgufQ8,
+        DType::kGgufQ4, DType::kGgufM4, DType::kGgufK4, DType::kGgufK6}) {
     for (const int64_t rows : {int64_t{1}, 2 * kRows}) {
       ExpectSome(probe_->Multiply(rows, kHidden, weights),
                  static_cast<double>(2 * rows * kHidden * kHidden));

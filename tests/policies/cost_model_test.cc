@@ -79,18 +79,35 @@ TEST(CostModel, ProductsOfAGpuHaveAnOverheadEach) {
 
 TEST(CostModel, QuantisedWeightsAreMultipliedAtTheirOwnRates) {
   DeviceRates rates = Rates();
-  rates.matmul_4bit = {{1, 8e9, 0.0}};
+  rates.matmul_codes[DType::kQ4] = {{1, 8e9, 0.0}};
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kQ4}), 0.25e-3);
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kQ8}), 1e-3);  // not known
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kMxfp4}), 0.25e-3);
-  rates.matmul_mxfp4 = {{1, 4e9, 0.0}};
+  rates.matmul_codes[DType::kMxfp4] = {{1, 4e9, 0.0}};
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kMxfp4}), 0.5e-3);
+}
+
+TEST(CostModel, CodesWithoutRatesHaveThoseOfTheNearest) {
+  DeviceRates rates = Rates();
+  const auto seconds = [&](DType type) { return SecondsOf(rates, {1, 1'000'000, 0, 0.0, type}); };
+  rates.matmul_codes = {{DType::kQ4, {{1, 8e9, 0.0}}}, {DType::kMxfp4, {{1, 4e9, 0.0}}}};
+  EXPECT_DOUBLE_EQ(seconds(DType::kInt4), 0.25e-3);
+  EXPECT_DOUBLE_EQ(seconds(DType::kInt8), 1e-3);  // none of 8 bits
+  for (const DType type : {DType::kFp8, DType::kGgufQ8, DType::kGgufQ4, DType::kGgufM4,
+                           DType::kGgufK4, DType::kGgufK6}) {
+    EXPECT_DOUBLE_EQ(seconds(type), 0.5e-3) << DTypeName(type);
+    rates.matmul_codes[type] = {{1, 16e9, 0.0}};
+    EXPECT_DOUBLE_EQ(seconds(type), 0.125e-3) << DTypeName(type);
+  }
+  rates.matmul_codes = {{DType::kQ8, {{1, 4e9, 0.0}}}};
+  EXPECT_DOUBLE_EQ(seconds(DType::kGgufQ8), 0.5e-3);
+  EXPECT_DOUBLE_EQ(seconds(DType::kGgufK6), 1e-3);
 }
 
 TEST(CostModel, QuantisedWeightsHaveTheEdgesOfOthers) {
   DeviceRates rates = Rates();
   rates.matmul[0].narrow_flops_per_s = 1e9;
-  rates.matmul_8bit = {{1, 4e9, 0.0}};
+  rates.matmul_codes[DType::kQ8] = {{1, 4e9, 0.0}};
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 4096 * 4096, 0, 4096.0, DType::kQ8}),
                    2.0 * 4096 * 4096 / 4e9);
   const double more_s = 2.0 * 1024 * 1024 * (1.0 / 1e9 - 1.0 / 2e9);  // as of 16 bits
