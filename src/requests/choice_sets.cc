@@ -3,11 +3,11 @@
 namespace spillway {
 
 std::shared_ptr<const ChoiceSet> ChoiceSets::Of(const std::vector<std::string>& texts,
-                                                const TokenIndex& index,
+                                                const Tokenizer& tokenizer,
                                                 const std::vector<TokenId>& ends) {
   const std::scoped_lock lock(mutex_);
   if (last_ == nullptr || last_->texts() != texts)
-    last_ = std::make_shared<const ChoiceSet>(texts, index, ends);
+    last_ = std::make_shared<const ChoiceSet>(texts, tokenizer, ends);
   return last_;
 }
 

@@ -15,7 +15,7 @@ class ChoiceSets {
  public:
   // The set of these texts, of one tokenizer and its ends, which outlive it.
   std::shared_ptr<const ChoiceSet> Of(const std::vector<std::string>& texts,
-                                      const TokenIndex& index, const std::vector<TokenId>& ends);
+                                      const Tokenizer& tokenizer, const std::vector<TokenId>& ends);
 
  private:
   std::mutex mutex_;

@@ -255,22 +255,21 @@ struct Reading {
 
 // The choices of an answer, null where it may be any text, and what they make of its sampling. An
 // answer ends with its choice: ends of the run are for other lines, and so is its penalty, which
-// would set choices back that the prompt names. Its room is twice the tokens that spell the longest
-// choice, for a model may cut it into more, and one that ends it. A stated limit is kept, if it
-// lets every choice end.
+// would set choices back that the prompt names. A stated limit is kept, if it lets every choice
+// end.
 ChoicesOrFault ChoicesOf(Limit limit, const Reading& reading, Sampling& sampling) {
   if (sampling.choices.empty()) return nullptr;
   if (!reading.tokenizer.encodes_text())
     return LineFault{"no_tokenizer", "\"choices\" need the model's tokenizer"};
   std::shared_ptr<const ChoiceSet> choices =
-      reading.choices.Of(sampling.choices, reading.tokenizer.Index(), reading.options.ends);
+      reading.choices.Of(sampling.choices, reading.tokenizer, reading.options.ends);
   const int64_t most = choices->MostTokens();
   if (most < 0) return InvalidValue("one of the \"choices\" cannot be spelt by the model's tokens");
   if (limit == Limit::kFixed && sampling.max_tokens < most) {
     return InvalidValue(fmt::format("\"max_tokens\" is {}, and one of the \"choices\" takes {}",
                                     sampling.max_tokens, most));
   }
-  const int64_t room = 2 * most + 1;
+  const int64_t room = choices->Room();
   sampling.max_tokens = limit == Limit::kFixed ? std::min(sampling.max_tokens, room) : room;
   sampling.choices.clear();
   sampling.stop.clear();

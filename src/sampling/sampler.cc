@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "spillway/error.h"
-#include "src/sampling/choice_set.h"
 #include "src/sampling/stop_search.h"
 #include "src/sampling/token_choice.h"
 #include "src/unicode/utf8.h"
@@ -84,7 +83,7 @@ void RowSampler::MarkSeen(TokenId token) {
 }
 
 bool RowSampler::MayEndChoice() const {
-  return !eos_.empty() && request_.choices->Find(bytes_) >= 0;
+  return !eos_.empty() && request_.choices->IsChoice(SoFar());
 }
 
 // Makes the end token stand for all that the model may go on with but longer choices, where the
@@ -128,7 +127,7 @@ std::optional<TokenId> RowSampler::Choose(std::span<float> logits, ChoiceScratch
   const ChoiceSet* choices = request_.choices.get();
   if (choices != nullptr) {
     const auto num_tokens = static_cast<int64_t>(completion_.tokens.size());
-    choices->Next(bytes_, sampling.max_tokens - num_tokens, scratch.next);
+    choices->Next(SoFar(), sampling.max_tokens - num_tokens, scratch.next);
   }
   if (sampling.num_logprobs >= 0 || choices != nullptr) {
     const std::optional<TokenId> best = ArgMax(logits);
@@ -176,8 +175,8 @@ RowStatus RowSampler::Append(TokenId token) {
   }
   const bool full = static_cast<int64_t>(completion_.tokens.size()) >= sampling.max_tokens;
   const ChoiceSet* choices = request_.choices.get();
-  const bool chosen = choices != nullptr && choices->Find(bytes_) >= 0;
-  if (chosen && (full || eos_.empty() || !choices->GoesOn(bytes_))) return RowStatus::kStopped;
+  const bool chosen = choices != nullptr && choices->IsChoice(SoFar());
+  if (chosen && (full || eos_.empty() || !choices->GoesOn(SoFar()))) return RowStatus::kStopped;
   return full ? RowStatus::kLength : RowStatus::kRunning;
 }
 

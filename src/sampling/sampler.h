@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/sampling/choice_set.h"
 #include "src/sampling/next_token.h"
 #include "src/sampling/random.h"  // UniformDraw
 #include "src/sampling/request.h"
@@ -58,8 +59,9 @@ class RowSampler final : public NextToken {
   // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
   std::optional<TokenId> Choose(std::span<float> logits, ChoiceScratch& scratch);
   bool MaskEnds(std::span<float> logits) const;
-  // Whether the text so far is one of the choices, and so may end by a token. Requires: there are
-  // some.
+  // Requires, as of the functions after it: there are choices.
+  AnswerSoFar SoFar() const { return {completion_.tokens, bytes_}; }
+  // Whether the answer so far is one of the choices, and so may end by a token.
   bool MayEndChoice() const;
   void SetEndOfChoice(double normaliser, std::span<const TokenId> next,
                       std::span<float> logits) const;

@@ -68,4 +68,27 @@ class FakeTokenizer : public Tokenizer {
   std::vector<std::string> pieces_;
 };
 
+// Cuts a text into the longest pieces that there are.
+class PieceTokenizer : public FakeTokenizer {
+ public:
+  using FakeTokenizer::FakeTokenizer;
+
+  std::vector<TokenId> EncodeBare(std::string_view utf8, SpecialText) const override {
+    std::vector<TokenId> ids;
+    while (!utf8.empty()) {
+      TokenId longest = Byte(utf8.front());
+      std::size_t size = 1;
+      for (TokenId id = kFirstPiece; id < vocab_size(); ++id) {
+        const std::string piece = TokenText(id);
+        if (piece.size() <= size || !utf8.starts_with(piece)) continue;
+        longest = id;
+        size = piece.size();
+      }
+      ids.push_back(longest);
+      utf8.remove_prefix(size);
+    }
+    return ids;
+  }
+};
+
 }  // namespace spillway

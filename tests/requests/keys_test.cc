@@ -127,10 +127,10 @@ TEST(Keys, ChoicesHaveThreeSpellings) {
                           R"("structured_outputs":{"choice":["no","yes"],"regex":null})"}) {
     const Request request = Taken(key);
     EXPECT_THAT(request.choices->texts(), ElementsAre("no", "yes")) << key;
-    EXPECT_EQ(request.sampling.max_tokens, 2 * 3 + 1);
+    EXPECT_EQ(request.sampling.max_tokens, 3 + 1);
   }
   EXPECT_EQ(Taken(R"("choices":["no","yes"],"max_tokens":3)").sampling.max_tokens, 3);
-  EXPECT_EQ(Taken(R"("choices":["no","yes"],"max_tokens":50)").sampling.max_tokens, 7);
+  EXPECT_EQ(Taken(R"("choices":["no","yes"],"max_tokens":50)").sampling.max_tokens, 4);
   EXPECT_EQ(Taken(R"("choices":null)").choices, nullptr);
   EXPECT_EQ(Taken(R"("choices":[])").choices, nullptr);
   const Request twice = Taken(R"("choices":["no"],"guided_choice":["no"])");

@@ -374,7 +374,7 @@ class ChoicesTest : public ::testing::Test {
 
   void Choose(const std::vector<TokenId>& ends) {
     request.choices = std::make_shared<const ChoiceSet>(
-        std::vector<std::string>{"no", "none", "yes"}, tokenizer.Index(), ends);
+        std::vector<std::string>{"no", "none", "yes"}, tokenizer, ends);
   }
 
   // Logits 0 but for these.
@@ -388,27 +388,26 @@ class ChoicesTest : public ::testing::Test {
     return sampler.Step(logits, scratch);
   }
 
-  FakeTokenizer tokenizer{{"no", "ne", "yes"}};
+  PieceTokenizer tokenizer{{"no", "ne", "ye"}};
   std::vector<TokenId> eos = {kEnd};
   Request request = MakeRequest(7);
   const TokenId no = FakeTokenizer::Piece(0);
   const TokenId ne = FakeTokenizer::Piece(1);
+  const TokenId ye = FakeTokenizer::Piece(2);
 };
 
 TEST_F(ChoicesTest, TheLikeliestTokenThatLeadsToAChoiceIsTaken) {
   RowSampler sampler(request, tokenizer, eos, 0);
-  EXPECT_EQ(Step(sampler, {{FakeTokenizer::Byte('x'), 9.0F}, {FakeTokenizer::Byte('y'), 2.0F}}),
-            RowStatus::kRunning);
-  EXPECT_EQ(Step(sampler, {{kEnd, 9.0F}}), RowStatus::kRunning);
+  EXPECT_EQ(Step(sampler, {{FakeTokenizer::Byte('y'), 9.0F}, {ye, 2.0F}}), RowStatus::kRunning);
   EXPECT_EQ(Step(sampler, {{kEnd, 9.0F}}), RowStatus::kStopped);
   const Completion completion = sampler.Take();
   EXPECT_EQ(completion.text, "yes");
-  EXPECT_EQ(completion.tokens, Bytes("yes"));
+  EXPECT_EQ(completion.tokens, (std::vector<TokenId>{ye, FakeTokenizer::Byte('s')}));
   EXPECT_EQ(completion.finish_reason, FinishReason::kStop);
   EXPECT_EQ(completion.choice->index, 2);
   const double others = std::log(std::exp(9.0) + 261.0);
   const double first = std::log(std::exp(9.0) + std::exp(2.0) + 260.0);
-  EXPECT_NEAR(completion.choice->logprob, 2.0 - first - 2.0 * others, 1e-5);
+  EXPECT_NEAR(completion.choice->logprob, 2.0 - first - others, 1e-5);
 }
 
 // The end has the probability of all that the model may go on with but the longer choice.
@@ -419,8 +418,7 @@ TEST_F(ChoicesTest, AShorterChoiceEndsWhereTheLongerOneIsLessLikelyThanAllElse) 
     Step(sampler, {{ne, of_longer}, {kEnd, 1.0F}});
     ASSERT_EQ(sampler.status(), RowStatus::kStopped);
     const double of_no = 9.0 - std::log(std::exp(9.0) + 261.0);
-    // Of "ne" and the byte n, which the longer choice goes on with, and of all.
-    const double longer = std::exp(double{of_longer}) + 1.0;
+    const double longer = std::exp(double{of_longer});
     const double all = std::exp(double{of_longer}) + std::exp(1.0) + 260.0;
     const double then = text == std::string("no") ? std::log(1.0 - longer / all)
                                                   : double{of_longer} - std::log(all);
@@ -451,12 +449,14 @@ TEST_F(ChoicesTest, LogprobsAreTheModelsOwn) {
   request.sampling.num_logprobs = 1;
   request.sampling.repetition_penalty = 2.0;
   RowSampler sampler(request, tokenizer, eos, 0);
-  Step(sampler, {{FakeTokenizer::Byte('x'), 9.0F}, {FakeTokenizer::Piece(2), 3.0F}});
+  Step(sampler, {{FakeTokenizer::Byte('x'), 9.0F}, {no, 3.0F}});
+  Step(sampler, {{kEnd, 9.0F}});
   const Completion completion = sampler.Take();
   const double all = std::log(std::exp(9.0) + std::exp(3.0) + 260.0);
   EXPECT_EQ(completion.logprobs[0].top[0].token, FakeTokenizer::Byte('x'));
   EXPECT_NEAR(completion.logprobs[0].chosen, 3.0 - all, 1e-5);
-  EXPECT_NEAR(completion.choice->logprob, 3.0 - all, 1e-5);
+  const double ends = std::log1p(-1.0 / (std::exp(9.0) + 261.0));  // all but "ne"
+  EXPECT_NEAR(completion.choice->logprob, 3.0 - all + ends, 1e-5);
 }
 
 TEST_F(ChoicesTest, DrawsFollowTheProbabilitiesOfChoices) {
@@ -467,10 +467,8 @@ TEST_F(ChoicesTest, DrawsFollowTheProbabilitiesOfChoices) {
     request.sampling.seed = static_cast<uint64_t>(row);
     RowSampler sampler(request, tokenizer, eos, 0);
     // Three times as likely as "no", and nothing else of a choice.
-    Step(sampler, {{FakeTokenizer::Piece(2), std::log(3.0F)},
-                   {FakeTokenizer::Byte('y'), -99.0F},
-                   {FakeTokenizer::Byte('n'), -99.0F}});
-    num_yes += sampler.status() == RowStatus::kStopped ? 1 : 0;
+    Step(sampler, {{ye, std::log(3.0F)}, {FakeTokenizer::Byte('y'), 9.0F}});
+    num_yes += sampler.newest() == ye ? 1 : 0;
   }
   EXPECT_NEAR(num_yes, 0.75 * kRows, 80);
 }
