@@ -34,6 +34,8 @@ class ReportFile {
   static ReportFile InOwnFolder(std::string flag, std::filesystem::path path);
 
   bool asked_for() const { return !path_.empty(); }
+  // Whether a file of before lies there, which Write would replace.
+  bool IsThere() const;
   std::string Named() const;  // flag and path, printable
 
   // Replaces the file as a whole, by a new file beside it (`path`.part, never through a link that

@@ -21,6 +21,16 @@ int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary) {
              : trace.prefill.generated_tokens + trace.decode.generated_tokens - trace.lost_tokens;
 }
 
+int64_t AnsweredTokens(const Trace& trace, const RunSummary& summary) {
+  return summary.score ? summary.score->num_tokens - summary.score->num_earlier_tokens
+                       : GeneratedTokens(trace, summary);
+}
+
+double PredictedRate(const Trace& trace, const RunSummary& summary) {
+  return summary.score ? Rate(AnsweredTokens(trace, summary), summary.predicted->total_s())
+                       : summary.predicted->generated_tokens_per_s;
+}
+
 PerTier<double> Realised(const PerTier<int64_t>& amounts) {
   PerTier<double> share;
   const int64_t total = amounts[Tier::kGpu] + amounts[Tier::kCpu] + amounts[Tier::kDisk];

@@ -18,6 +18,10 @@ double RunRate(int64_t count, const Trace& trace);
 
 // A run that scores generates nothing.
 int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary);
+// Those generated, or scored, in this run; and of them a second as predicted. Requires: there is a
+// prediction.
+int64_t AnsweredTokens(const Trace& trace, const RunSummary& summary);
+double PredictedRate(const Trace& trace, const RunSummary& summary);
 
 // The share of each tier in what the plan placed, or in the room for a block's rows; zero of
 // nothing.

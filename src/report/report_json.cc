@@ -18,13 +18,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json ScoreJson(const ScoreSummary& score, const Trace& trace) {
+Json ScoreJson(const RunSummary& summary, const Trace& trace) {
+  const ScoreSummary& score = *summary.score;
   const std::optional<double> perplexity = score.perplexity();
   const bool finite = perplexity && std::isfinite(*perplexity);
   return {{"num_tokens", score.num_tokens},
           {"logprob_sum", score.logprob_sum},
           {"perplexity", finite ? Json(*perplexity) : Json(nullptr)},
-          {"tokens_per_s", RunRate(score.num_tokens - score.num_earlier_tokens, trace)}};
+          {"tokens_per_s", RunRate(AnsweredTokens(trace, summary), trace)},
+          {"predicted_tokens_per_s",
+           summary.predicted ? Json(PredictedRate(trace, summary)) : Json(nullptr)}};
 }
 
 // The unit of placement.
@@ -124,13 +127,15 @@ Json PlacementJson(const Plan& plan) {
             {"realised", PerTierJson(Realised(plan.hidden))}}}};
 }
 
-Json PredictionJson(const std::optional<Prediction>& predicted) {
+Json PredictionJson(const RunSummary& summary) {
+  const std::optional<Prediction>& predicted = summary.predicted;
   const auto value_of = [&](auto member) {
     return predicted ? Json((*predicted).*member) : Json(nullptr);
   };
   return {{"prefill_s", value_of(&Prediction::prefill_s)},
           {"decode_s", value_of(&Prediction::decode_s)},
-          {"generated_tokens_per_s", value_of(&Prediction::generated_tokens_per_s)},
+          {"generated_tokens_per_s",
+           summary.score ? Json(nullptr) : value_of(&Prediction::generated_tokens_per_s)},
           {"bound_by", value_of(&Prediction::bound_by)}};
 }
 
@@ -175,22 +180,26 @@ Json ModelJson(const Plan& plan) {
 
 Json PolicyJson(const Plan& plan) {
   const Policy& policy = plan.policy;
-  return {{"weight_frac", PerTierJson(policy.weight_frac)},
-          {"kv_frac", PerTierJson(policy.kv_frac)},
-          {"activation_frac", PerTierJson(policy.activation_frac)},
-          {"gpu_batch_size", policy.gpu_batch_size},
-          {"num_gpu_batches", policy.num_gpu_batches},
-          {"cpu_attention", policy.cpu_attention},
-          {"prefill_chunk", plan.workspace.chunk_tokens},
-          {"weight_bits", plan.shape.weight_bits},
-          {"kv_bits", KvBitsJson(policy.kv_bits)},
-          {"kv_dtype", DTypeName(policy.kv_dtype)},
-          {"kv", KvPolicyJson(policy.kv)}};
+  Json json = {{"weight_frac", PerTierJson(policy.weight_frac)},
+               {"kv_frac", PerTierJson(policy.kv_frac)},
+               {"activation_frac", PerTierJson(policy.activation_frac)},
+               {"gpu_batch_size", policy.gpu_batch_size},
+               {"num_gpu_batches", policy.num_gpu_batches},
+               {"cpu_attention", policy.cpu_attention},
+               {"prefill_chunk", plan.workspace.chunk_tokens},
+               {"kv_bits", KvBitsJson(policy.kv_bits)},
+               {"kv_dtype", DTypeName(policy.kv_dtype)},
+               {"kv", KvPolicyJson(policy.kv)}};
+  if (plan.shape.weight_bits != 16 || !HoldsPublishedCodes(plan.shape))
+    json["weight_bits"] = plan.shape.weight_bits;
+  return json;
 }
 
 Json WorkloadJson(const Trace& trace, const RunSummary& summary) {
+  // A text to score is told in passes like a decode's, behind what --prefill says.
+  const int64_t num_told = summary.score ? trace.decode.generated_tokens : 0;
   return {{"num_requests", summary.num_requests},
-          {"prompt_tokens", trace.prefill.prompt_tokens - trace.lost_prompt_tokens},
+          {"prompt_tokens", trace.prefill.prompt_tokens + num_told - trace.lost_prompt_tokens},
           {"shared_prompt_tokens", trace.shared_prompt_tokens},
           {"generated_tokens", GeneratedTokens(trace, summary)},
           {"num_completions", summary.num_completions},
@@ -295,11 +304,11 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = KvJson(plan, trace);
   json["block"] = BlockJson(plan, trace);
-  json["predicted"] = PredictionJson(summary.predicted);
+  json["predicted"] = PredictionJson(summary);
   json["prediction_error"] = PredictionErrorJson(summary.predicted, trace);
   json["fingerprint"] = summary.fingerprint.empty() ? Json() : Json(summary.fingerprint);
   if (summary.quality) json["quality"] = QualityJson(*summary.quality);
-  if (summary.score) json["score"] = ScoreJson(*summary.score, trace);
+  if (summary.score) json["score"] = ScoreJson(summary, trace);
   return json;
 }
 

@@ -35,10 +35,10 @@ std::string ByteRateText(double bytes_per_s) {
                            : fmt::format("{:.2f} GB/s", bytes_per_s / 1e9);
 }
 
-std::string PredictionLine(const Prediction& predicted) {
-  return fmt::format("{:.1f} tokens/s  (prefill {}, decode {}), bound by {}",
-                     predicted.generated_tokens_per_s, SecondsText(predicted.prefill_s),
-                     SecondsText(predicted.decode_s), predicted.bound_by);
+std::string PredictionLine(const Prediction& predicted, double tokens_per_s) {
+  return fmt::format("{:.1f} tokens/s  (prefill {}, decode {}), bound by {}", tokens_per_s,
+                     SecondsText(predicted.prefill_s), SecondsText(predicted.decode_s),
+                     predicted.bound_by);
 }
 
 // "22 of 26 layers see the last 512 tokens"; empty: all layers see all tokens.
@@ -167,9 +167,8 @@ std::string AttentionLine(const Plan& plan) {
                                     : "by the CPU where KV is not on the gpu");
 }
 
-// Prediction, or where nothing is known of the machine, how that is mended.
-std::string PredictedLine(const Plan& plan, const std::optional<Prediction>& predicted) {
-  if (predicted) return TableLine("predicted", PredictionLine(*predicted));
+// In a prediction's place: how it is mended where nothing is known of the machine.
+std::string NoPredictionLine(const Plan& plan) {
   if (KnowsRates(plan.machine)) return "";
   return TableLine("predicted",
                    "nothing, as the machine's rates are not known: spillway profile "
@@ -255,7 +254,9 @@ std::string PlanTable(const Plan& plan, const Workload& work,
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
   text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
   text += TableLine("activations", ShareLine(plan.policy.activation_frac, Realised(plan.hidden)));
-  return text + PredictedLine(plan, predicted);
+  if (!predicted) return text + NoPredictionLine(plan);
+  return text +
+         TableLine("predicted", PredictionLine(*predicted, predicted->generated_tokens_per_s));
 }
 
 std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& summary) {
@@ -276,13 +277,13 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
                                    SharedText(trace.shared_prompt_tokens));
   if (decode.passes > 0)
     text += TableLine("decode", PhaseLine(decode.generated_tokens, decode.seconds));
-  const int64_t answered = summary.score
-                               ? summary.score->num_tokens - summary.score->num_earlier_tokens
-                               : GeneratedTokens(trace, summary);
-  text += TableLine(summary.score ? "scored" : "generated",
-                    fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
-                                RunRate(answered, trace), trace.load_s, summary.total_s));
-  text += PredictedLine(plan, summary.predicted);
+  text += TableLine(
+      summary.score ? "scored" : "generated",
+      fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
+                  RunRate(AnsweredTokens(trace, summary), trace), trace.load_s, summary.total_s));
+  text += summary.predicted ? TableLine("predicted", PredictionLine(*summary.predicted,
+                                                                    PredictedRate(trace, summary)))
+                            : NoPredictionLine(plan);
   text += TierLines(plan) + LinkLines(prefill, decode) + WaitingLine(prefill, decode);
   return summary.quality ? text + QualityLines(*summary.quality) : text;
 }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
 
 #include "spillway/tier.h"  // Link
 #include "src/sweep/point_names.h"
@@ -63,6 +65,20 @@ double MeanKvBits(const Json& report) {
   return (NumberAt(bits, "/0") + NumberAt(bits, "/1")) / 2.0;
 }
 
+// ", 4-bit weights"; a policy that states no bits has them as the checkpoint's codes.
+std::string WeightsText(const Json& report) {
+  const Json& bits = At(report, "/policy/weight_bits");
+  return bits.is_number() ? BitsText("weights", fmt::format("{:.0f}", bits.get<double>()))
+                          : ", published weights";
+}
+
+double WeightBits(const Json& report) {
+  const Json& bits = At(report, "/policy/weight_bits");
+  if (bits.is_number()) return bits.get<double>();
+  const double parameters = NumberAt(report, "/model/num_parameters");
+  return parameters > 0.0 ? 8.0 * NumberAt(report, "/model/weight_bytes") / parameters : 0.0;
+}
+
 // "h2o 20 %", from the report's policy.
 std::string KvText(const Json& report) {
   const Json& kv = At(report, "/policy/kv");
@@ -71,8 +87,7 @@ std::string KvText(const Json& report) {
   if (kv.contains("head_budgets")) text += " per KV head";
   if (kv.contains("budget")) text += fmt::format(" {}", BudgetText(kv["budget"]));
   if (NumberAt(kv, "/num_sinks") > 0) text += fmt::format(" + {:.0f}", NumberAt(kv, "/num_sinks"));
-  return text + BitsText("KV", KvBitsIn(report)) +
-         BitsText("weights", fmt::format("{:.0f}", NumberAt(report, "/policy/weight_bits")));
+  return text + BitsText("KV", KvBitsIn(report)) + WeightsText(report);
 }
 
 // Setting in words as reports have it: "20%" becomes "20 %".
@@ -139,22 +154,39 @@ std::optional<RoofPoint> RoofOf(const Json& report) {
                    peak};
 }
 
-// Work of a run. Runs whose rates are compared with each other are alike in all of it, whatever
-// they hold weights and KV in.
+using Settings = std::map<std::string, std::string>;
+
+// Work of a run, and what it may take for it. Runs whose rates are compared with each other are
+// alike in all of it, whatever they hold weights and KV in.
 struct Work {
   std::string model;
   std::string machine;
   std::string lengths;
   bool simulated = false;
-  bool as_flexgen = false;  // on FlexGen's schedule
+  Settings settings;  // caps, placement, threads and whatever else the point sets
 
   auto operator<=>(const Work&) const = default;
 };
 
+// Settings that make another run of the same work: how weights and KV are held, and the block.
+bool IsOfTheRun(const std::string& flag) {
+  constexpr std::array<std::string_view, 14> kFlags = {
+      "kv-policy",      "kv-budget",       "kv-heavy",      "kv-recent",   "kv-sinks",
+      "kv-bits",        "kv-dtype",        "rolling",       "weight-bits", "policy",
+      "gpu-batch-size", "num-gpu-batches", "prefill-chunk", "num-requests"};
+  return std::ranges::find(kFlags, flag) != kFlags.end();
+}
+
 Work WorkOf(const PointResult& result) {
+  Settings settings = result.point.settings;
+  std::erase_if(settings, [](const auto& setting) { return IsOfTheRun(setting.first); });
   return {TextAt(result.report, "/model/name"), TextAt(result.report, "/machine/name"),
-          LengthsText(result.report), result.point.verb == Verb::kSimulate,
-          result.point.Setting("as-flexgen", "false") == "true"};
+          LengthsText(result.report), result.point.verb == Verb::kSimulate, std::move(settings)};
+}
+
+Work WherePlacedOtherwise(Work work) {
+  work.settings.erase("percent");
+  return work;
 }
 
 double TokensPerS(const PointResult& result) {
@@ -165,7 +197,7 @@ double TokensPerS(const PointResult& result) {
 // the most bits that the sweep has for this work. Zero where some KV is evicted.
 double BaselineBits(const PointResult& result) {
   if (result.fault || TextAt(result.report, "/policy/kv/policy") != "full") return 0.0;
-  return MeanKvBits(result.report) * NumberAt(result.report, "/policy/weight_bits");
+  return MeanKvBits(result.report) * WeightBits(result.report);
 }
 
 struct Baseline {
@@ -173,17 +205,33 @@ struct Baseline {
   double tokens_per_s = 0.0;  // of the fastest
 };
 
-std::map<Work, Baseline> BaselinesOf(const std::vector<PointResult>& results) {
-  std::map<Work, Baseline> baselines;
+using Baselines = std::map<Work, Baseline>;
+
+// Those of one placement, and of any.
+Baselines BaselinesOf(const std::vector<PointResult>& results) {
+  Baselines baselines;
   for (const PointResult& result : results) {
     const double bits = BaselineBits(result);
     if (bits == 0.0) continue;
-    Baseline& baseline = baselines[WorkOf(result)];
-    if (bits < baseline.bits) continue;
-    const double before = bits > baseline.bits ? 0.0 : baseline.tokens_per_s;
-    baseline = {bits, std::max(before, TokensPerS(result))};
+    for (const Work& work : {WorkOf(result), WherePlacedOtherwise(WorkOf(result))}) {
+      Baseline& baseline = baselines[work];
+      if (bits < baseline.bits) continue;
+      const double before = bits > baseline.bits ? 0.0 : baseline.tokens_per_s;
+      baseline = {bits, std::max(before, TokensPerS(result))};
+    }
   }
   return baselines;
+}
+
+// A placement that no run of all KV has is compared with those that have another.
+std::optional<double> Speedup(const PointResult& result, const Baselines& baselines) {
+  const Work work = WorkOf(result);
+  for (const Work& of : {work, WherePlacedOtherwise(work)}) {
+    const auto found = baselines.find(of);
+    if (found != baselines.end() && found->second.tokens_per_s > 0.0)
+      return TokensPerS(result) / found->second.tokens_per_s;
+  }
+  return std::nullopt;
 }
 
 // A sweep that varies nothing but KV is of one model and one pair of lengths.
@@ -208,16 +256,14 @@ void AddNames(const std::vector<PointResult>& results, const std::vector<std::st
 
 std::vector<RunFigures> FiguresOf(const std::vector<PointResult>& results,
                                   const std::vector<std::string>& varied) {
-  const std::map<Work, Baseline> baselines = BaselinesOf(results);
+  const Baselines baselines = BaselinesOf(results);
   std::vector<RunFigures> all;
   for (const PointResult& result : results) {
     RunFigures& figures = all.emplace_back();
     figures.kv = result.fault ? KvText(result.point) : KvText(result.report);
     if (result.fault) continue;
     figures.roof = RoofOf(result.report);
-    const auto baseline = baselines.find(WorkOf(result));
-    if (baseline != baselines.end() && baseline->second.tokens_per_s > 0.0)
-      figures.speedup = TokensPerS(result) / baseline->second.tokens_per_s;
+    figures.speedup = Speedup(result, baselines);
   }
   AddNames(results, varied, all);
   return all;

@@ -25,7 +25,8 @@ struct RunFigures {
   std::string kv;                 // "full", "h2o 20 %"; with the bits where they are not 16
   std::optional<RoofPoint> roof;  // where the machine's rates are known
   // Speedup over the fastest run that keeps all KV, in the most bits that there are, of the same
-  // model, lengths, machine and schedule.
+  // model, lengths and machine, and alike in all else that points set but their block: the same
+  // caps, threads, schedule, and placement where one has it.
   std::optional<double> speedup;
 };
 

@@ -202,9 +202,9 @@ nlohmann::ordered_json HeadOfReport(const Plan& plan, const KvPolicy& kv) {
   auto json = nlohmann::ordered_json::object();
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name}};
-  json["policy"] = {{"weight_bits", plan.shape.weight_bits},
-                    {"kv_bits", KvBitsJson(plan.policy.kv_bits)},
-                    {"kv", KvPolicyJson(kv)}};
+  json["policy"] = {{"kv_bits", KvBitsJson(plan.policy.kv_bits)}, {"kv", KvPolicyJson(kv)}};
+  if (plan.shape.weight_bits != 16 || !HoldsPublishedCodes(plan.shape))
+    json["policy"]["weight_bits"] = plan.shape.weight_bits;
   return json;
 }
 

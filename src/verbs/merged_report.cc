@@ -1,6 +1,7 @@
 #include "src/verbs/merged_report.h"
 
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -19,29 +20,48 @@ Json ReportOf(const Path& path, int64_t index, int64_t count) {
   return file.is_open() ? Json::parse(file, nullptr, false) : Json();
 }
 
-Json SummedTimes(const Path& path, int64_t count) {
+// Seconds, and the tokens that were generated in them: a shard that was interrupted has those of
+// its last run.
+struct ShardSums {
+  Json times;  // null: of some shard they are not known
+  double generated_tokens = 0.0;
+};
+
+ShardSums SumsOf(const Path& path, int64_t count) {
   constexpr std::array kParts = {"load", "prefill", "decode", "total"};
-  Json sum = Json::object();
-  for (const char* part : kParts) sum[part] = 0.0;
+  ShardSums sums;
+  for (const char* part : kParts) sums.times[part] = 0.0;
   for (int64_t remainder = 0; remainder < count; ++remainder) {
     Json report = ReportOf(path, remainder, count);
     if (remainder == 0 && !report.is_object()) report = ReportOf(path, count, count);
-    const Json times = report.is_object() ? report.value("time_s", Json()) : Json();
+    const Json::json_pointer generated("/workload/generated_tokens");
+    const bool counts = report.is_object() && report.contains(generated);
+    if (!counts || !report[generated].is_number()) return {};
+    sums.generated_tokens += report[generated].get<double>();
+    const Json times = report.value("time_s", Json());
     for (const char* part : kParts) {
-      if (!times.is_object() || !times.contains(part) || !times[part].is_number()) return nullptr;
-      sum[part] = sum[part].get<double>() + times[part].get<double>();
+      if (!times.is_object() || !times.contains(part) || !times[part].is_number()) return {};
+      sums.times[part] = sums.times[part].get<double>() + times[part].get<double>();
     }
   }
-  return sum;
+  return sums;
 }
 
 // Tokens a second of machine time.
-Json Throughput(const MergedTotals& totals, const Json& times) {
-  if (times.is_null()) return {{"generated_tokens_per_s", nullptr}};
-  const double seconds = times["prefill"].get<double>() + times["decode"].get<double>();
+Json Throughput(const ShardSums& sums) {
   Json rate;
-  if (seconds > 0.0) rate = static_cast<double>(totals.generated_tokens) / seconds;
+  if (!sums.times.is_null()) {
+    const double seconds = sums.times["prefill"].get<double>() + sums.times["decode"].get<double>();
+    if (seconds > 0.0) rate = sums.generated_tokens / seconds;
+  }
   return {{"generated_tokens_per_s", rate}};
+}
+
+Json ScoreJson(const ScoreTotals& scores) {
+  const double perplexity = std::exp(-scores.logprob_sum / static_cast<double>(scores.num_tokens));
+  return {{"num_tokens", scores.num_tokens},
+          {"logprob_sum", scores.logprob_sum},
+          {"perplexity", std::isfinite(perplexity) ? Json(perplexity) : Json(nullptr)}};
 }
 
 }  // namespace
@@ -57,23 +77,21 @@ void MergedTotals::Add(const EarlierLine& line) {
 
 std::string MergedReport(const MergedTotals& totals, int64_t num_shards,
                          const std::string& fingerprint, const Path& path) {
-  const Json times = SummedTimes(path, num_shards);
+  const ShardSums sums = SumsOf(path, num_shards);
+  const bool scored = totals.scores.num_tokens > 0;
   Json report = {{"version", 1},
                  {"num_shards", num_shards},
                  {"workload",
                   {{"num_requests", totals.num_answers},
-                   {"prompt_tokens", totals.prompt_tokens},
+                   {"prompt_tokens", scored ? Json(nullptr) : Json(totals.prompt_tokens)},
                    {"generated_tokens", totals.generated_tokens},
                    {"num_completions", totals.num_answers},
                    {"num_errors", totals.num_errors},
                    {"num_empty_completions", totals.num_empty}}},
-                 {"time_s", times},
-                 {"throughput", Throughput(totals, times)},
+                 {"time_s", sums.times},
+                 {"throughput", Throughput(sums)},
                  {"fingerprint", fingerprint}};
-  if (totals.scores.num_tokens > 0) {
-    report["score"] = {{"num_tokens", totals.scores.num_tokens},
-                       {"logprob_sum", totals.scores.logprob_sum}};
-  }
+  if (scored) report["score"] = ScoreJson(totals.scores);
   return JsonFileText(report);
 }
 

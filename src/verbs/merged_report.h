@@ -23,7 +23,8 @@ struct MergedTotals {
 };
 
 // JSON with the keys of a run's report that can be summed. "time_s" is the sum over the reports
-// that the shards wrote for --report `path`, machine time; null where one of them is missing.
+// that the shards wrote for --report `path`, machine time, and "throughput" of the tokens that they
+// tell; null where one of them is missing. Lines of scores do not tell their prompt tokens: null.
 std::string MergedReport(const MergedTotals& totals, int64_t num_shards,
                          const std::string& fingerprint, const std::filesystem::path& path);
 

@@ -25,6 +25,15 @@ void RunOutput::WriteFiles(const Plan& plan, const Trace& trace, const RunSummar
   line_.Clear();
 }
 
+bool RunOutput::WriteMissingFiles(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+  const bool has_report = report_.IsThere();
+  const bool has_trace = trace_file_.IsThere();
+  if (!has_report) WriteReport(plan, trace, summary);
+  if (!has_trace && OpenTrace(plan) != nullptr) trace_log_->Finish();
+  line_.Clear();
+  return has_report || has_trace;
+}
+
 void RunOutput::Report(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   WriteFiles(plan, trace, summary);
   Print(ReportTable(plan, trace, summary));

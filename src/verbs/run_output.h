@@ -31,6 +31,10 @@ class RunOutput {
   // The report, then the trace. Throws: as ReportFile and TraceLog.
   void WriteFiles(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
+  // Those of the files that are not there yet: a run that found nothing left to do has nothing to
+  // say that an earlier one has not said better. True: one was there.
+  bool WriteMissingFiles(const Plan& plan, const Trace& trace, const RunSummary& summary);
+
   // The files, and the table of them for people.
   void Report(const Plan& plan, const Trace& trace, const RunSummary& summary);
 

@@ -104,6 +104,46 @@ TEST(RunFiguresTest, EachScheduleIsComparedWithItself) {
   EXPECT_DOUBLE_EQ(FiguresOf(results, {})[2].speedup.value(), 2.5);
 }
 
+PointResult RanWith(const std::string& kv, const std::string& flag, const std::string& value,
+                    double tokens_per_s) {
+  PointResult result = Ran(kv, tokens_per_s);
+  result.point.settings[flag] = value;
+  return result;
+}
+
+TEST(RunFiguresTest, RunsUnderOtherCapsAreNotCompared) {
+  const std::vector<PointResult> results = {
+      RanWith("full", "cpu-memory", "1GiB", 10.0), RanWith("full", "cpu-memory", "16GiB", 40.0),
+      RanWith("h2o", "cpu-memory", "1GiB", 30.0), RanWith("h2o", "cpu-memory", "4GiB", 30.0)};
+  const std::vector<RunFigures> figures = FiguresOf(results, {});
+  EXPECT_DOUBLE_EQ(figures[1].speedup.value(), 1.0);
+  EXPECT_DOUBLE_EQ(figures[2].speedup.value(), 3.0);
+  EXPECT_FALSE(figures[3].speedup.has_value());
+}
+
+// A block of another shape does not make another work, nor does a placement that full KV lacks.
+TEST(RunFiguresTest, PlacementsAreComparedWithThemselvesWhereTheyCanBe) {
+  const std::vector<PointResult> results = {RanWith("full", "percent", "0 100 0 100 0 100", 40.0),
+                                            RanWith("full", "percent", "0 0 0 0 0 0", 10.0),
+                                            RanWith("full", "gpu-batch-size", "8", 5.0),
+                                            RanWith("h2o", "percent", "0 0 0 0 0 0", 30.0),
+                                            RanWith("h2o", "percent", "0 50 0 100 0 100", 30.0)};
+  const std::vector<RunFigures> figures = FiguresOf(results, {});
+  EXPECT_DOUBLE_EQ(figures[3].speedup.value(), 3.0);
+  EXPECT_DOUBLE_EQ(figures[4].speedup.value(), 0.75);
+}
+
+// Codes of a checkpoint have the bits that their bytes come to.
+TEST(RunFiguresTest, PublishedCodesAreFewerBits) {
+  PointResult published = Ran("full", 80.0);
+  published.report["policy"].erase("weight_bits");
+  published.report["model"]["num_parameters"] = 1000.0;
+  published.report["model"]["weight_bytes"] = 625.0;
+  const std::vector<RunFigures> figures = FiguresOf({published, Ran("full", 40.0)}, {});
+  EXPECT_EQ(figures[0].kv, "full, published weights");
+  EXPECT_DOUBLE_EQ(figures[0].speedup.value(), 2.0);
+}
+
 TEST(RunFiguresTest, WhatCannotRunIsNamedLikeWhatRan) {
   PointResult refused = Refused("no room");
   refused.point.settings = {{"kv-policy", "h2o"}, {"weight-bits", "8"}};
