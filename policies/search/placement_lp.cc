@@ -422,40 +422,17 @@ std::optional<PlacementAnswer> PlacementLp::Solve(const Limits& limits) const {
       std::inner_product(by_share->x.begin(), by_share->x.end(), disk.coefficients.begin(), 0.0);
   constexpr double kNothing = 1e-9;
   if (by_share->x[Index(0, Tier::kDisk)] <= kNothing || used <= disk.limit) {
-    return AnswerOf(shares, *by_share);
+    return AnswerOf(*by_share);
   }
   const std::optional<LpSolution> with = spillway::Solve(whole);
   const LinearProgram none = Program(limits, Store::kNone);
   const std::optional<LpSolution> without = spillway::Solve(none);
   if (!with && !without) return std::nullopt;
-  if (!without || (with && with->cost < without->cost)) return AnswerOf(whole, *with);
-  return AnswerOf(none, *without);
+  if (!without || (with && with->cost < without->cost)) return AnswerOf(*with);
+  return AnswerOf(*without);
 }
 
-// Adds what one more byte per second of each link would give, by the duals of a pass's rows: a
-// tight row is bytes / rate - seconds <= 0, and that of the disk half the sum of two of them, over
-// what reads and writes leave each other.
-void PlacementLp::AddGainsOfPass(const LinearProgram& program, const LpSolution& solution,
-                                 std::size_t pass, Gains& gains) const {
-  const CostRates rates = RatesOf(machine_);
-  const auto row_of = [pass](std::size_t of_pass) {
-    return kTimeRow + pass * kRowsOfPass + of_pass;
-  };
-  for (std::size_t at = 0; at < kAllLinks.size(); ++at) {
-    const Link link = kAllLinks[at];
-    if (rates.link_bytes_per_s[link] <= 0.0) continue;
-    double worth = std::max(0.0, -solution.duals[row_of(at)]);
-    if (link == Link::kDiskRead || link == Link::kDiskWrite)
-      worth += std::max(0.0, -solution.duals[row_of(kDiskRow)]) / (2.0 * rates.disk_both_frac);
-    const LpRow& row = program.rows[row_of(at)];
-    const double link_s = std::inner_product(solution.x.begin(), solution.x.begin() + kNumShares,
-                                             row.coefficients.begin(), -row.limit);
-    gains.s_per_byte_per_s[link] += worth * link_s / rates.link_bytes_per_s[link];
-  }
-}
-
-PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
-                                      const LpSolution& solution) const {
+PlacementAnswer PlacementLp::AnswerOf(const LpSolution& solution) const {
   PlacementAnswer answer;
   for (std::size_t kind = 0; kind < kNumClasses; ++kind) {
     for (const Tier tier : kAllTiers) {
@@ -467,7 +444,6 @@ PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
   LimitCosts costs;
   for (const Tier tier : kAllTiers) {
     const std::size_t row = kMemoryRow + static_cast<std::size_t>(tier);
-    answer.gains.s_per_byte[tier] = std::max(0.0, -solution.duals[row]) / kBytesUnit;
     costs.emplace_back(-solution.duals[row],
                        std::string(TierName(tier)) + (tier == Tier::kDisk ? " space" : " memory"));
   }
@@ -478,7 +454,6 @@ PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
       costs.emplace_back(dual * pass_s,
                          fmt::format("{} {}", kPassNames[pass], TimeRowName(of_pass)));
     }
-    AddGainsOfPass(program, solution, pass, answer.gains);
   }
   answer.bound_by = NamesOfLargest(std::move(costs), answer.block_s);
   return answer;

@@ -19,17 +19,10 @@
 
 namespace spillway {
 
-// Seconds of a block that one more unit of a cap or of a link's rate would save.
-struct Gains {
-  PerTier<double> s_per_byte;
-  PerLink<double> s_per_byte_per_s;
-};
-
 struct PlacementAnswer {
   Placement placement;
   double block_s = 0.0;  // prefill and all decode passes
   std::string bound_by;  // the limits that cost most time: "decode disk_read, cpu memory"
-  Gains gains;
 };
 
 // What tiers lack, when no placement fits: at least so many bytes, all of them together.
@@ -96,9 +89,7 @@ class PlacementLp {
   void AddMemoryRows(const Limits& limits, LinearProgram& program) const;
   void AddLinkRows(const Limits& limits, std::size_t pass, LinearProgram& program) const;
   void AddTimeRows(const Limits& limits, LinearProgram& program) const;
-  void AddGainsOfPass(const LinearProgram& program, const LpSolution& solution, std::size_t pass,
-                      Gains& gains) const;
-  PlacementAnswer AnswerOf(const LinearProgram& program, const LpSolution& solution) const;
+  PlacementAnswer AnswerOf(const LpSolution& solution) const;
 
   int64_t num_blocks_;
   int64_t prompt_pairs_ = 0;  // mean of the layers, of a row's prompt

@@ -56,8 +56,6 @@ struct Draft {
   double tokens_per_s = 0.0;  // by its linear program
 };
 
-constexpr double kGib = 1 << 30;
-
 class Search {
  public:
   explicit Search(const SearchInput& input) : input_(input) {}
@@ -392,14 +390,6 @@ class Search {
     candidate.prediction = input_.predict(plan, work);
     candidate.bound_by = answer.bound_by;
     for (const Tier tier : kAllTiers) candidate.planned_bytes[tier] = plan.PlannedBytes(tier);
-    // A second less in a block's time raises the rate by rate / time.
-    const double gain = candidate.prediction.generated_tokens_per_s / answer.block_s;
-    for (const Tier tier : kAllTiers) {
-      candidate.per_gib[tier] = gain * answer.gains.s_per_byte[tier] * kGib;
-    }
-    for (const Link link : kAllLinks) {
-      candidate.per_gb_per_s[link] = gain * answer.gains.s_per_byte_per_s[link] * 1e9;
-    }
     const auto alike = [&](const Candidate& other) { return AreAlike(other, candidate); };
     if (std::ranges::any_of(result_.best, alike)) return;
     const auto slower = std::ranges::find_if(result_.best, [&](const Candidate& other) {

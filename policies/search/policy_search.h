@@ -40,10 +40,6 @@ struct Candidate {
   Prediction prediction;
   PerTier<int64_t> planned_bytes;
   std::string bound_by;  // the limits of its placement, most costly first
-  // Generated tokens/s that one more GiB of a tier, or GB/s of a link, would give at this block
-  // shape.
-  PerTier<double> per_gib;
-  PerLink<double> per_gb_per_s;
 };
 
 struct SearchResult {

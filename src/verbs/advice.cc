@@ -1,6 +1,7 @@
 #include "src/verbs/advice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@ constexpr double kLeastSeconds = 60.0;
 // Share of the time, or of the bytes, that a change has to leave at most to be worth a word.
 constexpr double kWorthwhileFrac = 0.9;
 constexpr double kManyReadsFrac = 0.75;
+constexpr std::string_view kWeightBits = "--weight-bits";
 
 // Something that could be otherwise.
 struct Change {
@@ -28,6 +30,7 @@ struct Change {
   Config config;
   Machine machine;
   ModelShape shape;
+  bool keeps_answers = true;
 };
 
 // "gpu matmul" -> "multiplying matrices on the GPU"
@@ -83,14 +86,14 @@ std::optional<Plan> PlanWith(const Change& change, const Setting& setting, const
   }
 }
 
-// Weights of so many bits; nothing where they have no more, or cannot be changed.
+// Weights of so many bits; nothing where they have no more, or are a store's.
 std::optional<Change> WeightBits(const Setting& setting, int bits) {
   const ModelShape& shape = setting.model.shape;
-  const bool is_fixed = HoldsPublishedCodes(shape) || !setting.model.store.empty();
-  if (is_fixed || shape.weight_bits <= bits) return std::nullopt;
-  Change change = {fmt::format("--weight-bits {} (other answers)", bits), setting.config,
-                   setting.machine, shape};
+  if (!setting.model.store.empty() || shape.weight_bits <= bits) return std::nullopt;
+  Change change = {fmt::format("{} {} (other answers)", kWeightBits, bits), setting.config,
+                   setting.machine, shape, false};
   change.config.weight_bits = change.shape.weight_bits = bits;
+  DropPublishedCodes(change.shape);
   return change;
 }
 
@@ -115,10 +118,13 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
     rates.link_bytes_per_s[Link::kDiskWrite] *= 2.0;
     rates.store_bytes_per_s *= 2.0;
   }
-  if (auto fewer = FewerWeightBits(setting, planned.work)) changes.push_back(std::move(*fewer));
+  for (const int bits : {8, 4}) {
+    if (auto fewer = WeightBits(setting, bits)) changes.push_back(std::move(*fewer));
+  }
   if (!as_is.config.kv_bits && !as_is.config.kv_dtype) {
     Change& change = changes.emplace_back(as_is);
     change.name = "--kv-bits 8,4 (other answers)";
+    change.keeps_answers = false;
     change.config.kv_bits = KvBits(8, 4);
   }
   const Config& config = as_is.config;
@@ -131,26 +137,44 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
   return changes;
 }
 
+// The change that saves most, of those that keep the answers or of the others.
+struct BestChange {
+  std::string name;  // empty: none is worth a word
+  double seconds = 0.0;
+
+  // Whether it saves enough beside a run, or another change, of so many seconds.
+  bool IsWorth(double than_s) const { return !name.empty() && seconds < kWorthwhileFrac * than_s; }
+};
+
 std::string TimeAdvice(const Setting& setting, const PlannedRun& planned,
                        const Prediction& predicted) {
-  std::string best;
-  double best_s = kWorthwhileFrac * predicted.total_s();
+  const double as_is_s = predicted.total_s();
+  std::vector<std::string> tried;
+  BestChange same = {"", as_is_s};
+  BestChange other = {"", as_is_s};
   for (const Change& change : ChangesOf(setting, planned)) {
     const std::optional<Plan> plan = PlanWith(change, setting, planned.work);
     if (!plan) continue;
+    tried.push_back(change.name);
+    BestChange& best = change.keeps_answers ? same : other;
     const double seconds = PredictionFor(change.config, *plan, planned.work)->total_s();
-    if (seconds >= best_s) continue;
-    best_s = seconds;
-    best = change.name;
+    // Answers that are further off, with weights of 4 bits for 8, have to be worth it.
+    const bool replaces = change.keeps_answers || best.name.empty();
+    if (seconds < (replaces ? 1.0 : kWorthwhileFrac) * best.seconds) best = {change.name, seconds};
   }
   const std::string text = fmt::format("bound by {}", BoundText(predicted.bound_by));
-  if (best.empty())
-    return text +
-           "; more memory, a faster disk, weights of fewer bits or KV of 8,4 would each save less "
-           "than "
-           "a tenth\n";
-  return text + fmt::format("; most would help {}: {} in place of {}\n", best, DurationText(best_s),
-                            DurationText(predicted.total_s()));
+  if (tried.empty()) return text + "\n";
+  const BestChange& first = same.IsWorth(as_is_s) ? same : other;
+  if (!first.IsWorth(as_is_s)) {
+    return text + fmt::format("; {} would {}save less than a tenth\n", fmt::join(tried, ", "),
+                              tried.size() == 1 ? "" : "each ");
+  }
+  const bool goes_on = &first == &same && other.IsWorth(same.seconds);
+  return text + fmt::format("; most would help {}: {} in place of {}{}\n", first.name,
+                            DurationText(first.seconds), DurationText(as_is_s),
+                            goes_on
+                                ? fmt::format("; {}: {}", other.name, DurationText(other.seconds))
+                                : "");
 }
 
 // Bytes of weights that are read from the disk if every row takes all its tokens.

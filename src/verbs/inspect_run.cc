@@ -99,11 +99,15 @@ std::string NextOfOutput(const Path& file, const LineCounts& counts) {
 // After the counts of a file of requests.
 std::string NextOfInput(const Path& file, const LineCounts& counts) {
   const std::string name = NameOf(file);
-  const std::string_view verb = counts.num_texts > counts.num_prompts ? "score" : "generate";
+  // Scores are not planned: plan reads prompts.
+  if (counts.num_texts > counts.num_prompts) {
+    return InspectRow(
+        "next", fmt::format("spillway score --model DIR --input {} --output OUT.jsonl", name));
+  }
   std::string text =
       InspectRow("next", fmt::format("spillway plan --model DIR --input {}", name)) +
       InspectRow("",
-                 fmt::format("spillway {} --model DIR --input {} --output OUT.jsonl", verb, name));
+                 fmt::format("spillway generate --model DIR --input {} --output OUT.jsonl", name));
   if (FormOf(file) == InputForm::kPlainLines)
     text += InspectRow("", fmt::format("spillway score --model DIR --perplexity {}", name));
   return text;

@@ -147,22 +147,59 @@ std::string FloorLine(const Config& config, const SearchResult& within, const Se
                      CalibratedText(*best.storage.calibrated));
 }
 
-// Gains from more of a resource; no line where there is none.
-std::string GainLines(const Candidate& best) {
-  constexpr double kLeast = 0.0005;
-  std::string text;
-  for (const Tier tier : kAllTiers) {
-    if (best.per_gib[tier] < kLeast) continue;
-    text += fmt::format("  one more GiB of {:<10} {:+.3f} tokens/s\n", TierName(tier),
-                        best.per_gib[tier]);
+// What more of each resource that bounds the best policy gives, searched for anew: more memory is
+// for larger blocks too.
+class Gains {
+ public:
+  Gains(const Setting& setting, const Workload& work, const Candidate& best)
+      : setting_(setting), work_(work), best_(best) {}
+
+  // No line where there is none.
+  std::string Lines() const {
+    std::string text;
+    for (const Tier tier : kAllTiers) {
+      if (setting_.machine.cap_bytes[tier] == 0 || !Bounds(tier)) continue;
+      Machine more = setting_.machine;
+      more.cap_bytes[tier] += int64_t{1} << 30;
+      text += Line(more, "GiB", TierName(tier));
+    }
+    for (const Link link : kAllLinks) {
+      Machine more = setting_.machine;
+      if (more.rates.link_bytes_per_s[link] <= 0.0 || !Bounds(link)) continue;
+      more.rates.link_bytes_per_s[link] += 1e9;
+      if (link == Link::kDiskRead && more.rates.store_bytes_per_s > 0.0)
+        more.rates.store_bytes_per_s += 1e9;
+      text += Line(more, "GB/s", LinkName(link));
+    }
+    return text.empty() ? text : "with more, the best would be faster by:\n" + text;
   }
-  for (const Link link : kAllLinks) {
-    if (best.per_gb_per_s[link] < kLeast) continue;
-    text += fmt::format("  one more GB/s of {:<10} {:+.3f} tokens/s\n", LinkName(link),
-                        best.per_gb_per_s[link]);
+
+ private:
+  bool Names(std::string_view limit) const {
+    return best_.bound_by.find(limit) != std::string::npos;
   }
-  return text.empty() ? text : "at the best one's block shape, by its linear program:\n" + text;
-}
+  // Blocks are as large as memory lets them be.
+  bool Bounds(Tier tier) const { return tier != Tier::kDisk || Names("disk space"); }
+  // "disk": reads and writes together.
+  bool Bounds(Link link) const {
+    const bool of_disk = link == Link::kDiskRead || link == Link::kDiskWrite;
+    return Names(LinkName(link)) || (of_disk && (Names("decode disk") || Names("prefill disk")));
+  }
+
+  std::string Line(const Machine& more, std::string_view unit, std::string_view of) const {
+    constexpr double kLeastFrac = 0.001;
+    const SearchResult result =
+        SearchFor(setting_.config, setting_.model, more, work_, setting_.needs);
+    if (!result.feasible()) return "";
+    const double gain = RateOf(result.best.front()) - RateOf(best_);
+    if (gain < kLeastFrac * RateOf(best_)) return "";
+    return fmt::format("  one more {} of {:<10} {:+.3g} tokens/s\n", unit, of, gain);
+  }
+
+  const Setting& setting_;
+  const Workload& work_;
+  const Candidate& best_;
+};
 
 // "18 % gpu, 73 % cpu, 9 % disk"; tiers without a share are left out.
 std::string PlacesText(const PerTier<double>& shares) {
@@ -235,7 +272,8 @@ class SearchStages final : public Stages {
     output_.Write(
         PolicyJson(best.policy, setting.model.shape, {SourceOf(setting, planned.work, best)}));
     report_.Write(PlanJson(planned.plan, judged_, best.prediction, std::nullopt));
-    PrintTo(TerminalOf(setting.config), CandidateTable(result_) + floor_ + GainLines(best) +
+    PrintTo(TerminalOf(setting.config), CandidateTable(result_) + floor_ +
+                                            Gains(setting, planned.work, best).Lines() +
                                             WinnerLine(best, setting.config.output));
     return 0;
   }

@@ -7,6 +7,7 @@ refused. Standard library only.
 import itertools
 import json
 import pathlib
+import re
 import resource
 import subprocess
 import sys
@@ -90,11 +91,17 @@ class Search(PlanningTest):
 
     def test_the_table_has_ten_lines_and_what_more_would_give(self):
         text = self.run_verb("search", *OPT_30B).stdout.decode()
-        self.assertEqual(len(text.split("at the best one's")[0].splitlines()), 11)
+        self.assertEqual(len(text.split("with more,")[0].splitlines()), 11)
         self.assertIn("one more GiB of gpu", text)
         self.assertRegex(text.splitlines()[-1], r"^the first line's policy \(keep it with --output\): weights are read once for \d+ rows ")
         by_link = self.run_verb("search", *OPT_30B, "--no-cpu-attention").stdout.decode()
         self.assertIn("one more GB/s of cpu_to_gpu", by_link)
+
+    def test_what_more_memory_gives_is_what_a_search_with_it_finds(self):
+        rates = [self.report_of("search", *OPT_30B, "--gpu-memory", f"{size}GiB")["predicted"]["generated_tokens_per_s"] for size in (6, 7)]
+        text = self.run_verb("search", *OPT_30B, "--gpu-memory", "6GiB").stdout.decode()
+        told = re.search(r"one more GiB of gpu +\+([0-9.e+]+) tokens/s", text)
+        self.assertAlmostEqual(float(told[1]), rates[1] - rates[0], delta=0.01 * (rates[1] - rates[0]))
 
     def test_lengths_of_a_file_are_searched_for(self):
         harness.write_jsonl(self.folder / "in.jsonl",

@@ -213,9 +213,24 @@ class Plan(harness.VerbTest):
         self.assertRegex(text, r"\n5,000 requests, done about [^\n]* \(in \d+ h \d\d min\), [\d,]+ requests/h, "
                                r"passes that read prompts \d+ % of it\n")
         self.assertRegex(text, r"\nbound by reading from the disk; most would help leaving block and placement to the search: "
-                               r"[^\n]+ in place of \d+ h \d\d min\n$")
+                               r"[^\n]+ in place of \d+ h \d\d min(; --weight-bits \d \(other answers\): [^\n]+)?\n$")
         text = self.run_verb("plan", *words).stdout.decode()
         self.assertRegex(text, r"\nbound by reading from the disk; most would help [^\n]+\n$")
+
+    def test_what_would_not_help_was_tried(self):
+        words = ["--model", "opt-1.3b", "--machine", harness.REPOSITORY / "examples/machines/xeon-2-cores.json", "--prompt-len", 512, "--gen-len", 2,
+                 "--num-requests", 5000]
+        text = self.run_verb("plan", *words, "--kv-bits", 4, "--weight-bits", 4).stdout.decode()
+        self.assertNotRegex(text.splitlines()[-1], "help|weight-bits|kv-bits|disk twice")
+        text = self.run_verb("plan", *words).stdout.decode()
+        self.assertRegex(text, r"\nbound by [^\n]+--weight-bits 8 \(other answers\), --weight-bits 4 \(other answers\), --kv-bits 8,4 \(other answers\) "
+                               r"would each save less than a tenth\n$")
+
+    def test_inspect_tells_how_texts_are_scored(self):
+        source = harness.write_jsonl(self.folder / "texts.jsonl", [{"text": "Once upon a time."}])
+        text = self.run_verb("inspect", source).stdout.decode()
+        self.assertIn("spillway score --model DIR --input ", text)
+        self.assertNotIn("spillway plan", text)
 
     def test_without_rates_tells_of_weights_that_are_read_again_and_again(self):
         words = ["--model", "opt-125m", "--prompt-len", 16, "--gen-len", 28, "--num-requests", 64]
