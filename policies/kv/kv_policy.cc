@@ -113,7 +113,7 @@ std::string WhyTooManyKept(const KvPolicy& policy, int64_t max_positions, int64_
 
 std::string WhyTooLong(const KvPolicy& policy, int64_t max_positions, const RowLength& row) {
   const auto [prompt_tokens, max_new_tokens] = row;
-  if (policy.rolls && prompt_tokens > max_positions) {
+  if (prompt_tokens > max_positions) {
     return fmt::format("prompt of {} tokens is over the model's {} positions; shorten the prompt",
                        prompt_tokens, max_positions);
   }

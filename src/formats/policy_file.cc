@@ -8,6 +8,7 @@
 
 #include "src/base/json_node.h"
 #include "src/base/json_text.h"
+#include "src/base/report_kind.h"
 #include "src/formats/kv_policy_json.h"
 #include "src/formats/tier_json.h"
 
@@ -57,6 +58,13 @@ std::optional<int64_t> FindInteger(const JsonNode& root, const char* key, int64_
 
 GivenPolicy PolicyFrom(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
+  if (KindOf(document) == ReportKind::kReport) {
+    throw Error(
+        origin.code,
+        fmt::format("{}: is the report of a run; a policy file of it has its \"policy\" and "
+                    "\"version\": {} at the top",
+                    Printable(origin.name), kPolicyVersion));
+  }
   ExpectVersion(root, kPolicyVersion);
   root.ExpectKeys({"version", "weight_frac", "kv_frac", "activation_frac", "gpu_batch_size",
                    "num_gpu_batches", "cpu_attention", "prefill_chunk", "kv_dtype", "weight_bits",

@@ -74,6 +74,7 @@ MaybeFault CheckLength(const Request& request, const ReaderOptions& options) {
   std::string why =
       WhyTooLong(options.kv, options.max_positions, {num_prompt, request.sampling.max_tokens});
   if (why.empty()) return std::nullopt;
+  if (num_prompt > options.max_positions && !options.score) why += " or give --truncate";
   return LineFault{"context_length_exceeded", std::move(why)};
 }
 

@@ -40,7 +40,8 @@ Machine FullMachine() {
   machine.rates.link_bytes_per_s = {{1.6e9, 1.1e9, 1.2e10, 0.1e9 + 0.2}};
   machine.rates.gpu = Rates(40.0);
   machine.rates.cpu = Rates(1.0);
-  machine.flexgen = FlexGenRates{1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 0.125};
+  machine.flexgen = FlexGenRates{1.5e9, 2.5e9, 3.5e9, 4.5e9,  5.5e9,  6.5e9,
+                                 7.5e9, 8.5e9, 9.5e9, 10.5e9, 11.5e9, 0.125};
   machine.date = "2026-01-02";
   machine.sources = {"a data sheet", "a guess"};
   return machine;
@@ -72,17 +73,17 @@ TEST(MachineFile, EveryFieldComesBack) {
   EXPECT_EQ(read.date, machine.date);
   EXPECT_EQ(read.sources, machine.sources);
   ASSERT_TRUE(read.flexgen);
-  EXPECT_EQ(read.flexgen->cpu_to_gpu_bytes_per_s, 1.5);
-  EXPECT_EQ(read.flexgen->gpu_to_cpu_kv_bytes_per_s, 2.5);
-  EXPECT_EQ(read.flexgen->gpu_to_cpu_hidden_bytes_per_s, 3.5);
-  EXPECT_EQ(read.flexgen->disk_read_bytes_per_s, 4.5);
-  EXPECT_EQ(read.flexgen->disk_write_bytes_per_s, 5.5);
-  EXPECT_EQ(read.flexgen->prefill_matmul_flops_per_s, 6.5);
-  EXPECT_EQ(read.flexgen->decode_matmul_flops_per_s, 7.5);
-  EXPECT_EQ(read.flexgen->prefill_attention_flops_per_s, 8.5);
-  EXPECT_EQ(read.flexgen->decode_attention_flops_per_s, 9.5);
-  EXPECT_EQ(read.flexgen->cpu_attention_flops_per_s, 10.5);
-  EXPECT_EQ(read.flexgen->gpu_memory_bytes_per_s, 11.5);
+  EXPECT_EQ(read.flexgen->cpu_to_gpu_bytes_per_s, 1.5e9);
+  EXPECT_EQ(read.flexgen->gpu_to_cpu_kv_bytes_per_s, 2.5e9);
+  EXPECT_EQ(read.flexgen->gpu_to_cpu_hidden_bytes_per_s, 3.5e9);
+  EXPECT_EQ(read.flexgen->disk_read_bytes_per_s, 4.5e9);
+  EXPECT_EQ(read.flexgen->disk_write_bytes_per_s, 5.5e9);
+  EXPECT_EQ(read.flexgen->prefill_matmul_flops_per_s, 6.5e9);
+  EXPECT_EQ(read.flexgen->decode_matmul_flops_per_s, 7.5e9);
+  EXPECT_EQ(read.flexgen->prefill_attention_flops_per_s, 8.5e9);
+  EXPECT_EQ(read.flexgen->decode_attention_flops_per_s, 9.5e9);
+  EXPECT_EQ(read.flexgen->cpu_attention_flops_per_s, 10.5e9);
+  EXPECT_EQ(read.flexgen->gpu_memory_bytes_per_s, 11.5e9);
   EXPECT_EQ(read.flexgen->launch_s, 0.125);
 }
 
@@ -228,6 +229,8 @@ TEST(MachineFile, OtherFaults) {
   file = good;
   file["link_bytes_per_s"]["disk_read"] = 0;
   EXPECT_THAT(Refusal(file.dump()), HasSubstr("$.link_bytes_per_s.disk_read: is 0, must be"));
+  file["link_bytes_per_s"]["disk_read"] = 2.1;  // GB/s
+  EXPECT_THAT(Refusal(file.dump()), HasSubstr("$.link_bytes_per_s.disk_read: is 2.1, must be"));
   file = good;
   file["cap_bytes"]["cpu"] = 1.5;
   EXPECT_THAT(Refusal(file.dump()), HasSubstr("$.cap_bytes.cpu: is 1.5, must be an integer"));

@@ -133,6 +133,7 @@ TEST(PolicyFile, RefusesFaultyBudgetsPerHead) {
 
 TEST(PolicyFile, RefusesFaultsWithTheirPath) {
   EXPECT_THAT(Fault("/colour", 1), HasSubstr("$.colour: unknown key"));
+  EXPECT_THAT(Fault("/throughput", json::object()), HasSubstr("is the report of a run; "));
   EXPECT_THAT(Fault("/version", 2), HasSubstr("$.version: is 2"));
   EXPECT_THAT(Fault("/weight_frac/gpu", 0.9), HasSubstr("$.weight_frac: the shares sum to 1.8"));
   EXPECT_THAT(Fault("/weight_frac/gpu", -0.1), HasSubstr("$.weight_frac.gpu"));
