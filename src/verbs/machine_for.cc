@@ -110,13 +110,6 @@ void WarnOfHostFlags(const Config& config, const Device& device) {
   }
   if (config.gpu_memory_bytes && device.IsHostMemory() && !config.emulate_gpu_bytes)
     PrintWarning("--gpu-memory: no GPU computes here, and there is nothing to cap");
-  const int64_t available = AvailableMemoryBytes();
-  if (!PlansOnly(config.verb) && config.cpu_memory_bytes.value_or(0) > available) {
-    PrintWarning(
-        fmt::format("--cpu-memory {}: {} of memory is free, and a run that takes more is "
-                    "slow or killed",
-                    SizeText(*config.cpu_memory_bytes), SizeText(available)));
-  }
 }
 
 // Whether products meet codes as they are; tiles take those of integers alone.
