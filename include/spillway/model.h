@@ -121,6 +121,11 @@ inline bool HoldsPublishedCodes(const ModelShape& shape) {
          shape.head_codes;
 }
 
+// Whether matrices have the bits that weight_bits says, rather than those of such codes.
+inline bool StatesWeightBits(const ModelShape& shape, int weight_bits) {
+  return weight_bits != 16 || !HoldsPublishedCodes(shape);
+}
+
 // The same model with matrices of 16 bits in the place of such codes.
 inline void DropPublishedCodes(ModelShape& shape) {
   shape.experts.mxfp4 = false;

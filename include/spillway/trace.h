@@ -86,6 +86,7 @@ struct Trace {
   // Tokens among those that the phases count, of rows that then began again.
   int64_t lost_tokens = 0;
   int64_t lost_prompt_tokens = 0;
+  int64_t lost_decode_tokens = 0;  // fed in decode passes
   // Tokens of prompts, among those of `prefill`, whose K and V were another row's.
   int64_t shared_prompt_tokens = 0;
   PerTier<int64_t> peak_bytes;

@@ -155,7 +155,8 @@ def with_full(entries):
     for entry in entries:
         if entry.text is None or member(entry.policy, "kv", "policy") != "full":
             continue
-        bits = (mean_kv_bits(entry.policy["kv_bits"]), entry.policy.get("weight_bits", 0))  # of published codes it has none
+        # A policy that states none has the weights as they were published.
+        bits = (mean_kv_bits(entry.policy["kv_bits"]), entry.policy.get("weight_bits", 16))
         key = (entry.model, entry.text)
         fulls[key] = max(fulls.get(key, (bits, entry.quality.perplexity)), (bits, entry.quality.perplexity))
     for entry in entries:

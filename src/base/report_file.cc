@@ -165,11 +165,11 @@ void ReportFile::CheckPlace() const {
   }
 }
 
-// A regular file of that name, and not an empty one.
 bool ReportFile::IsThere() const {
   return asked_for() && !stream_.valid() && HoldsSomething(place_.name());
 }
 
+// A regular file of that name, and not an empty one.
 bool ReportFile::HoldsSomething(const std::string& name) const {
   const auto status = place_.StatusOf(name);
   return status && WhyNoFile(*status) == nullptr && status->st_size > 0;

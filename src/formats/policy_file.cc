@@ -59,11 +59,10 @@ std::optional<int64_t> FindInteger(const JsonNode& root, const char* key, int64_
 GivenPolicy PolicyFrom(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
   if (KindOf(document) == ReportKind::kReport) {
-    throw Error(
-        origin.code,
-        fmt::format("{}: is the report of a run; a policy file of it has its \"policy\" and "
-                    "\"version\": {} at the top",
-                    Printable(origin.name), kPolicyVersion));
+    throw Error(origin.code,
+                fmt::format("{}: is the report of a run; a policy file has the keys of its "
+                            "\"policy\" at the top, beside \"version\": {}",
+                            Printable(origin.name), kPolicyVersion));
   }
   ExpectVersion(root, kPolicyVersion);
   root.ExpectKeys({"version", "weight_frac", "kv_frac", "activation_frac", "gpu_batch_size",
@@ -112,8 +111,7 @@ std::string PolicyJson(const Policy& policy, const ModelShape& shape,
   json["num_gpu_batches"] = policy.num_gpu_batches;
   json["cpu_attention"] = policy.cpu_attention;
   json["prefill_chunk"] = policy.prefill_chunk;
-  if (policy.weight_bits != 16 || !HoldsPublishedCodes(shape))
-    json["weight_bits"] = policy.weight_bits;
+  if (StatesWeightBits(shape, policy.weight_bits)) json["weight_bits"] = policy.weight_bits;
   json["kv_dtype"] = DTypeName(policy.kv_dtype);
   json["kv_bits"] = KvBitsJson(policy.kv_bits);
   json["kv"] = KvPolicyJson(policy.kv);

@@ -18,8 +18,8 @@ double RunRate(int64_t count, const Trace& trace);
 
 // A run that scores generates nothing.
 int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary);
-// Those generated, or scored, in this run; and of them a second as predicted. Requires: there is a
-// prediction.
+// Tokens that this run generated, or scored; and how many a second were predicted. Requires: there
+// is a prediction.
 int64_t AnsweredTokens(const Trace& trace, const RunSummary& summary);
 double PredictedRate(const Trace& trace, const RunSummary& summary);
 

@@ -190,14 +190,15 @@ Json PolicyJson(const Plan& plan) {
                {"kv_bits", KvBitsJson(policy.kv_bits)},
                {"kv_dtype", DTypeName(policy.kv_dtype)},
                {"kv", KvPolicyJson(policy.kv)}};
-  if (plan.shape.weight_bits != 16 || !HoldsPublishedCodes(plan.shape))
+  if (StatesWeightBits(plan.shape, plan.shape.weight_bits))
     json["weight_bits"] = plan.shape.weight_bits;
   return json;
 }
 
 Json WorkloadJson(const Trace& trace, const RunSummary& summary) {
-  // A text to score is told in passes like a decode's, behind what --prefill says.
-  const int64_t num_told = summary.score ? trace.decode.generated_tokens : 0;
+  // Tokens of texts that are fed one by one, behind the first pass of `score --prefill`.
+  const int64_t num_told =
+      summary.score ? trace.decode.generated_tokens - trace.lost_decode_tokens : 0;
   return {{"num_requests", summary.num_requests},
           {"prompt_tokens", trace.prefill.prompt_tokens + num_told - trace.lost_prompt_tokens},
           {"shared_prompt_tokens", trace.shared_prompt_tokens},

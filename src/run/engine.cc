@@ -145,6 +145,7 @@ void Engine::DropRows(const std::vector<RowBatch>& batches) {
       trace_.lost_tokens += row->num_logits;
       if (row->num_past == 0) continue;
       trace_.lost_prompt_tokens += std::ssize(row->request.prompt);
+      trace_.lost_decode_tokens += row->NumDecoded();
       trace_.shared_prompt_tokens -= row->num_shared;
       progress_.prompt_tokens -= std::ssize(row->request.prompt);
       progress_.decode_tokens -= row->NumDecoded();

@@ -29,7 +29,7 @@ ChoiceSet::ChoiceSet(std::vector<std::string> texts, const Tokenizer& tokenizer,
   }
 }
 
-// Behind a line break where the tokenizer puts a space in front of a text.
+// Encodes behind a line break where a text alone gets a space in front.
 std::vector<TokenId> ChoiceSet::OwnTokens(const std::string& choice,
                                           const Tokenizer& tokenizer) const {
   for (const std::string before : {"", "\n"}) {

@@ -65,11 +65,11 @@ double MeanKvBits(const Json& report) {
   return (NumberAt(bits, "/0") + NumberAt(bits, "/1")) / 2.0;
 }
 
-// ", 4-bit weights"; a policy that states no bits has them as the checkpoint's codes.
+// ", 4-bit weights"; empty for 16, and for the codes of a checkpoint, of which a policy states
+// none.
 std::string WeightsText(const Json& report) {
   const Json& bits = At(report, "/policy/weight_bits");
-  return bits.is_number() ? BitsText("weights", fmt::format("{:.0f}", bits.get<double>()))
-                          : ", published weights";
+  return bits.is_number() ? BitsText("weights", fmt::format("{:.0f}", bits.get<double>())) : "";
 }
 
 double WeightBits(const Json& report) {
@@ -207,7 +207,7 @@ struct Baseline {
 
 using Baselines = std::map<Work, Baseline>;
 
-// Those of one placement, and of any.
+// Baselines of each placement, and of all placements of a work.
 Baselines BaselinesOf(const std::vector<PointResult>& results) {
   Baselines baselines;
   for (const PointResult& result : results) {

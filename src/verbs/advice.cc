@@ -118,15 +118,15 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
     rates.link_bytes_per_s[Link::kDiskWrite] *= 2.0;
     rates.store_bytes_per_s *= 2.0;
   }
-  for (const int bits : {8, 4}) {
-    if (auto fewer = WeightBits(setting, bits)) changes.push_back(std::move(*fewer));
-  }
+  // Those that change answers, the mildest first.
+  if (auto eight = WeightBits(setting, 8)) changes.push_back(std::move(*eight));
   if (!as_is.config.kv_bits && !as_is.config.kv_dtype) {
     Change& change = changes.emplace_back(as_is);
     change.name = "--kv-bits 8,4 (other answers)";
     change.keeps_answers = false;
     change.config.kv_bits = KvBits(8, 4);
   }
+  if (auto four = WeightBits(setting, 4)) changes.push_back(std::move(*four));
   const Config& config = as_is.config;
   if (config.gpu_batch_size || config.num_gpu_batches || config.percent) {
     Change& change = changes.emplace_back(as_is);
@@ -158,9 +158,9 @@ std::string TimeAdvice(const Setting& setting, const PlannedRun& planned,
     tried.push_back(change.name);
     BestChange& best = change.keeps_answers ? same : other;
     const double seconds = PredictionFor(change.config, *plan, planned.work)->total_s();
-    // Answers that are further off, with weights of 4 bits for 8, have to be worth it.
-    const bool replaces = change.keeps_answers || best.name.empty();
-    if (seconds < (replaces ? 1.0 : kWorthwhileFrac) * best.seconds) best = {change.name, seconds};
+    // Answers that are further off than those of a change worth a word have to be worth it too.
+    const bool stands = !change.keeps_answers && best.IsWorth(as_is_s);
+    if (seconds < (stands ? kWorthwhileFrac : 1.0) * best.seconds) best = {change.name, seconds};
   }
   const std::string text = fmt::format("bound by {}", BoundText(predicted.bound_by));
   if (tried.empty()) return text + "\n";

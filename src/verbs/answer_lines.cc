@@ -373,17 +373,17 @@ class AnswerStages final : public Stages {
     return summary;
   }
 
-  // The run had ended before: nothing is left to do, and the report says so, unless that of a run
-  // which did something is there.
+  // The run had ended before: nothing is left to do, and the report says so, unless one that tells
+  // what was done is there.
   int ReportFinished(const Plan& plan) {
     RunSummary summary;
     summary.total_s = NowSeconds() - begin_s_;
     summary.resumed = {finished_->num_completions, finished_->num_errors};
-    const bool kept = output_.WriteMissingFiles(plan, {}, summary);
+    const bool kept = output_.WriteFilesOfNothing(plan, summary);
     output_.Print(fmt::format("{} is whole: {} {}, {} errors; nothing is left to do{}\n",
                               Printable(flags_.output.string()), finished_->num_completions,
                               Scores() ? "scores" : "completions", finished_->num_errors,
-                              kept ? ", and the report or trace of before stays" : ""));
+                              kept ? ", and the report of before stays" : ""));
     return finished_->num_errors == 0 ? 0 : kSomeLinesCarryErrors;
   }
 

@@ -203,7 +203,7 @@ nlohmann::ordered_json HeadOfReport(const Plan& plan, const KvPolicy& kv) {
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name}};
   json["policy"] = {{"kv_bits", KvBitsJson(plan.policy.kv_bits)}, {"kv", KvPolicyJson(kv)}};
-  if (plan.shape.weight_bits != 16 || !HoldsPublishedCodes(plan.shape))
+  if (StatesWeightBits(plan.shape, plan.shape.weight_bits))
     json["policy"]["weight_bits"] = plan.shape.weight_bits;
   return json;
 }

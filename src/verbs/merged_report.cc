@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "spillway/report.h"
 #include "src/base/json_text.h"
 #include "src/base/part_number.h"
 
@@ -58,10 +59,11 @@ Json Throughput(const ShardSums& sums) {
 }
 
 Json ScoreJson(const ScoreTotals& scores) {
-  const double perplexity = std::exp(-scores.logprob_sum / static_cast<double>(scores.num_tokens));
+  const auto perplexity = ScoreSummary{scores.num_tokens, scores.logprob_sum}.perplexity();
+  const bool finite = perplexity && std::isfinite(*perplexity);
   return {{"num_tokens", scores.num_tokens},
           {"logprob_sum", scores.logprob_sum},
-          {"perplexity", std::isfinite(perplexity) ? Json(perplexity) : Json(nullptr)}};
+          {"perplexity", finite ? Json(*perplexity) : Json(nullptr)}};
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ class RunOutput {
   // The report, then the trace. Throws: as ReportFile and TraceLog.
   void WriteFiles(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
-  // Those of the files that are not there yet: a run that found nothing left to do has nothing to
-  // say that an earlier one has not said better. True: one was there.
-  bool WriteMissingFiles(const Plan& plan, const Trace& trace, const RunSummary& summary);
+  // Files of a run that found nothing left to do: a report that counts as many answers as were
+  // there (summary.resumed) stays, and the trace beside it, for they say more. True: they stayed.
+  bool WriteFilesOfNothing(const Plan& plan, const RunSummary& summary);
 
   // The files, and the table of them for people.
   void Report(const Plan& plan, const Trace& trace, const RunSummary& summary);
@@ -43,6 +43,7 @@ class RunOutput {
 
  private:
   std::FILE* terminal_;
+  std::filesystem::path report_path_;
   ReportFile report_;
   ReportFile trace_file_;
   ProgressLine line_;

@@ -175,15 +175,17 @@ class Gains {
   }
 
  private:
+  // Whether bound_by, "decode disk_read, cpu memory", has a limit that ends so.
   bool Names(std::string_view limit) const {
-    return best_.bound_by.find(limit) != std::string::npos;
+    return fmt::format(" {},", best_.bound_by).find(fmt::format(" {},", limit)) !=
+           std::string::npos;
   }
-  // Blocks are as large as memory lets them be.
+  // Memory always does: with more of it the best may be a larger block.
   bool Bounds(Tier tier) const { return tier != Tier::kDisk || Names("disk space"); }
   // "disk": reads and writes together.
   bool Bounds(Link link) const {
     const bool of_disk = link == Link::kDiskRead || link == Link::kDiskWrite;
-    return Names(LinkName(link)) || (of_disk && (Names("decode disk") || Names("prefill disk")));
+    return Names(LinkName(link)) || (of_disk && Names("disk"));
   }
 
   std::string Line(const Machine& more, std::string_view unit, std::string_view of) const {

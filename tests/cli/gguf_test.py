@@ -329,7 +329,9 @@ class Held(GgufTest):
         words = ["plan", "--model", model, "--quiet", "--report", report, "--prompt-len", 8, "--gen-len", 8, *flags]
         result = self.run_spillway(*words)
         self.assertEqual(result.status, 0, result.stderr.decode())
-        return json.loads(report.read_text())["model"]["weight_bytes"]
+        found = json.loads(report.read_text())
+        self.assertEqual(found["policy"].get("weight_bits"), 16 if "--weight-bits" in flags else None)  # none of published codes
+        return found["model"]["weight_bytes"]
 
 
 class Refusals(GgufTest):

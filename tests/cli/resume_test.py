@@ -319,6 +319,18 @@ class Refusals(ResumeTest):
             self.assert_refused(self.resume(*flags, status=51), "E-RESUME", "not known as the output of this run")
         self.assert_whole()
 
+    def test_a_report_of_what_was_done_is_left_alone(self):
+        report, trace = self.folder / "report.json", self.folder / "trace.json"
+        words = self.words(self.output, "--report", report, "--trace", trace)
+        harness.run(BINARY, words)
+        before = report.read_bytes(), trace.read_bytes()
+        harness.run(BINARY, words)
+        self.assertEqual((report.read_bytes(), trace.read_bytes()), before)
+        for change in {"workload": {"num_completions": 7, "num_errors": 1}}, {"interrupted": True}:  # of another output, and of a part
+            report.write_text(json.dumps(json.loads(before[0]) | change))
+            harness.run(BINARY, words)
+            self.assertEqual(json.loads(report.read_text())["workload"]["num_requests"], 0)
+
     def test_records_left_beside_a_finished_output_are_removed(self):
         self.interrupt()
         records = {path: path.read_bytes() for path in (self.journal, self.ahead) if path.exists()}

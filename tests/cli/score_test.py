@@ -258,6 +258,12 @@ class Reports(ScoreTest):
         self.assertEqual((workload["num_requests"], workload["num_completions"], workload["num_errors"]), (3, 3, 1))
         self.assertEqual(workload["generated_tokens"], 0)
         self.assertEqual(workload["prompt_tokens"], 4 + 2)  # the last token of a text is not fed
+        self.assertIsNone(report["predicted"]["generated_tokens_per_s"])
+        self.assertIn("predicted_tokens_per_s", report["score"])
+        self.lines(records, "--report", report_path, "--prefill", 1, status=21)
+        told = json.loads(report_path.read_text())
+        self.assertGreater(told["phases"]["decode"]["passes"], 0)
+        self.assertEqual(told["workload"]["prompt_tokens"], 4 + 2)
 
     def test_the_table_names_what_was_done(self):
         result = self.score("--input", self.write([{"text": "Once upon a time"}]), "--output", self.output)

@@ -223,8 +223,13 @@ class Plan(harness.VerbTest):
         text = self.run_verb("plan", *words, "--kv-bits", 4, "--weight-bits", 4).stdout.decode()
         self.assertNotRegex(text.splitlines()[-1], "help|weight-bits|kv-bits|disk twice")
         text = self.run_verb("plan", *words).stdout.decode()
-        self.assertRegex(text, r"\nbound by [^\n]+--weight-bits 8 \(other answers\), --weight-bits 4 \(other answers\), --kv-bits 8,4 \(other answers\) "
+        self.assertRegex(text, r"\nbound by [^\n]+--weight-bits 8 \(other answers\), --kv-bits 8,4 \(other answers\), --weight-bits 4 \(other answers\) "
                                r"would each save less than a tenth\n$")
+
+    def test_a_change_that_saves_enough_is_told_behind_one_that_saves_less(self):
+        words = ["--model", "opt-6.7b", "--machine", harness.REPOSITORY / "examples/machines/t4.json", "--prompt-len", 512, "--gen-len", 32,
+                 "--num-requests", 1000]
+        self.assertIn("most would help --kv-bits 8,4 (other answers): ", self.run_verb("plan", *words).stdout.decode())
 
     def test_inspect_tells_how_texts_are_scored(self):
         source = harness.write_jsonl(self.folder / "texts.jsonl", [{"text": "Once upon a time."}])

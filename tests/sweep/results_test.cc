@@ -140,7 +140,7 @@ TEST(RunFiguresTest, PublishedCodesAreFewerBits) {
   published.report["model"]["num_parameters"] = 1000.0;
   published.report["model"]["weight_bytes"] = 625.0;
   const std::vector<RunFigures> figures = FiguresOf({published, Ran("full", 40.0)}, {});
-  EXPECT_EQ(figures[0].kv, "full, published weights");
+  EXPECT_EQ(figures[0].kv, "full");
   EXPECT_DOUBLE_EQ(figures[0].speedup.value(), 2.0);
 }
 
