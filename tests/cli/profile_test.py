@@ -166,7 +166,7 @@ class Inspect(ProfileTest):
         bad.write_text(json.dumps(machine))
         (line,) = self.run_verb("inspect", bad, status=3).error_lines()
         self.assertIn(b"error[E-MACHINE]", line)
-        self.assertIn(b"$.gpu.matmul[2].flops_per_s: is -1, must be a number from 1 to", line)
+        self.assertIn(b"$.gpu.matmul[2].flops_per_s: is -1, must be a number from 10000 to", line)
 
     def test_reports_plans_and_traces(self):
         report, trace, plan = (self.folder / name for name in ("r.json", "t.json", "p.json"))
