@@ -34,6 +34,7 @@ class ReportFile {
   static ReportFile InOwnFolder(std::string flag, std::filesystem::path path);
 
   bool asked_for() const { return !path_.empty(); }
+  const std::filesystem::path& path() const { return path_; }
   // Whether a file of before lies there, which Write would replace.
   bool IsThere() const;
   std::string Named() const;  // flag and path, printable

@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "spillway/rated_codes.h"
 #include "src/base/json_node.h"
 #include "src/base/json_text.h"
 #include "src/formats/tier_json.h"
@@ -114,30 +115,19 @@ std::vector<MatmulRate> ReadMatmul(const JsonNode& node) {
 }
 
 constexpr std::string_view kMatmul = "matmul";
-// Lists of products with codes, by their keys.
-struct CodesList {
-  std::string_view key;
-  DType type;
-};
-constexpr std::array kCodesLists = {
-    CodesList{"matmul_8bit", DType::kQ8},     CodesList{"matmul_4bit", DType::kQ4},
-    CodesList{"matmul_mxfp4", DType::kMxfp4}, CodesList{"matmul_fp8", DType::kFp8},
-    CodesList{"matmul_q8_0", DType::kGgufQ8}, CodesList{"matmul_q4_0", DType::kGgufQ4},
-    CodesList{"matmul_q4_1", DType::kGgufM4}, CodesList{"matmul_q4_k", DType::kGgufK4},
-    CodesList{"matmul_q6_k", DType::kGgufK6}};
 
 DeviceRates ReadDeviceRates(const JsonNode& node) {
   std::vector<std::string_view> keys = KeysOf(kDeviceFields);
   for (const auto& extra : kDeviceExtras) keys.push_back(extra.key);
   keys.push_back(kMatmul);
-  for (const CodesList& list : kCodesLists) keys.push_back(list.key);
+  for (const RatedCodes& codes : kRatedCodes) keys.push_back(codes.key);
   node.ExpectKeys(keys);
   DeviceRates rates = ReadFields(node, kDeviceFields);
   for (const auto& [key, member, range] : kDeviceExtras) {
     if (const auto value = node.Find(key)) rates.*member = value->Number(range.low, range.high);
   }
   rates.matmul = ReadMatmul(node.Member(kMatmul));
-  for (const auto& [key, type] : kCodesLists) {
+  for (const auto& [type, key, name] : kRatedCodes) {
     if (const auto list = node.Find(key)) rates.matmul_codes[type] = ReadMatmul(*list);
   }
   return rates;
@@ -240,7 +230,7 @@ Json DeviceRatesJson(const DeviceRates& rates) {
     if (rates.*member > 0.0) json[std::string(key)] = rates.*member;
   }
   json[std::string(kMatmul)] = MatmulJson(rates.matmul);
-  for (const auto& [key, type] : kCodesLists) {
+  for (const auto& [type, key, name] : kRatedCodes) {
     const auto list = rates.matmul_codes.find(type);
     if (list != rates.matmul_codes.end()) json[std::string(key)] = MatmulJson(list->second);
   }

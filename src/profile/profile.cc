@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "spillway/rated_codes.h"
 #include "src/base/clock.h"
 #include "src/base/host.h"
 #include "src/base/size_text.h"
@@ -37,16 +38,6 @@ constexpr std::size_t kSharedRows = 5;  // in kRowCounts: bound by memory and ar
 constexpr std::array<int64_t, 7> kRowCounts = {1, 4, 8, 16, 32, 64, 512};
 constexpr std::array<int64_t, 8> kGpuRowCounts = {1, 4, 8, 16, 32, 64, 512, 2048};
 constexpr std::array<int64_t, 4> kCodedRowCounts = {1, 16, 64, 512};
-struct CodedWeights {
-  std::string_view name;
-  DType type;
-};
-constexpr std::array kCodedWeights = {
-    CodedWeights{"8-bit weights", DType::kQ8},    CodedWeights{"4-bit weights", DType::kQ4},
-    CodedWeights{"MXFP4 weights", DType::kMxfp4}, CodedWeights{"fp8 weights", DType::kFp8},
-    CodedWeights{"Q8_0 weights", DType::kGgufQ8}, CodedWeights{"Q4_0 weights", DType::kGgufQ4},
-    CodedWeights{"Q4_1 weights", DType::kGgufM4}, CodedWeights{"Q4_K weights", DType::kGgufK4},
-    CodedWeights{"Q6_K weights", DType::kGgufK6}};
 
 // A link and computes at work at the same time, round by round.
 struct SharedRound {
@@ -82,7 +73,7 @@ double ProcessorSeconds() {
 // Vectors stay where they are from now on: measurements write to their elements.
 void MakeRoom(DeviceRates& rates, std::size_t num_row_counts) {
   rates.matmul.resize(num_row_counts);
-  for (const auto& [name, type] : kCodedWeights)
+  for (const auto& [type, key, name] : kRatedCodes)
     rates.matmul_codes[type].resize(kCodedRowCounts.size());
 }
 
@@ -258,7 +249,7 @@ class Profiler {
           [this, rows] { return cpu_.Multiply(rows, kNarrowWidth); },
           &cpu.matmul[i].narrow_flops_per_s);
     }
-    for (const auto& [name, type] : kCodedWeights) AddCoded(name, type, cpu.matmul_codes[type]);
+    for (const auto& [type, key, name] : kRatedCodes) AddCoded(name, type, cpu.matmul_codes[type]);
   }
 
   void AddCpuAttention() {
@@ -359,7 +350,7 @@ class Profiler {
           [probe, i] { return probe->Multiply(kGpuRowCounts[i], kNarrowWidth, DType::kF16); },
           &gpu.matmul[i].narrow_flops_per_s);
     }
-    for (const auto& [name, type] : kCodedWeights)
+    for (const auto& [type, key, name] : kRatedCodes)
       AddGpuProducts(name, type, kCodedRowCounts, gpu.matmul_codes[type]);
   }
 

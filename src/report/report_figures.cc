@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
 namespace spillway {
@@ -29,6 +30,15 @@ int64_t AnsweredTokens(const Trace& trace, const RunSummary& summary) {
 double PredictedRate(const Trace& trace, const RunSummary& summary) {
   return summary.score ? Rate(AnsweredTokens(trace, summary), summary.predicted->total_s())
                        : summary.predicted->generated_tokens_per_s;
+}
+
+nlohmann::ordered_json ScoreTotalsJson(const ScoreSummary& score) {
+  using Json = nlohmann::ordered_json;
+  const std::optional<double> perplexity = score.perplexity();
+  const bool finite = perplexity && std::isfinite(*perplexity);
+  return {{"num_tokens", score.num_tokens},
+          {"logprob_sum", score.logprob_sum},
+          {"perplexity", finite ? Json(*perplexity) : Json(nullptr)}};
 }
 
 PerTier<double> Realised(const PerTier<int64_t>& amounts) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "spillway/plan.h"
@@ -22,6 +23,8 @@ int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary);
 // is a prediction.
 int64_t AnsweredTokens(const Trace& trace, const RunSummary& summary);
 double PredictedRate(const Trace& trace, const RunSummary& summary);
+// Scores of a report: "num_tokens", "logprob_sum", "perplexity" (null where it is not finite).
+nlohmann::ordered_json ScoreTotalsJson(const ScoreSummary& score);
 
 // The share of each tier in what the plan placed, or in the room for a block's rows; zero of
 // nothing.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,15 +18,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json ScoreJson(const RunSummary& summary, const Trace& trace) {
-  const ScoreSummary& score = *summary.score;
-  const std::optional<double> perplexity = score.perplexity();
-  const bool finite = perplexity && std::isfinite(*perplexity);
-  return {{"num_tokens", score.num_tokens},
-          {"logprob_sum", score.logprob_sum},
-          {"perplexity", finite ? Json(*perplexity) : Json(nullptr)},
-          {"tokens_per_s", RunRate(AnsweredTokens(trace, summary), trace)},
-          {"predicted_tokens_per_s",
-           summary.predicted ? Json(PredictedRate(trace, summary)) : Json(nullptr)}};
+  Json json = ScoreTotalsJson(*summary.score);
+  json["tokens_per_s"] = RunRate(AnsweredTokens(trace, summary), trace);
+  json["predicted_tokens_per_s"] =
+      summary.predicted ? Json(PredictedRate(trace, summary)) : Json(nullptr);
+  return json;
 }
 
 // The unit of placement.

@@ -21,11 +21,13 @@ std::string TextBehindOthers(std::span<const TokenId> tokens, const Tokenizer& t
 
 ChoiceSet::ChoiceSet(std::vector<std::string> texts, const Tokenizer& tokenizer,
                      std::vector<TokenId> ends)
-    : texts_(std::move(texts)), index_(tokenizer.Index()), ends_(std::move(ends)) {
+    : texts_(std::move(texts)), ends_(std::move(ends)) {
   for (const std::string& text : texts_) {
     Way& way = ways_.emplace_back();
     way.tokens = OwnTokens(text, tokenizer);
-    if (way.tokens.empty()) way.least = LeastTokens(text);
+    if (!way.tokens.empty()) continue;
+    index_ = &tokenizer.Index();
+    way.least = LeastTokens(text);
   }
 }
 
@@ -48,7 +50,7 @@ std::vector<int32_t> ChoiceSet::LeastTokens(std::string_view choice) const {
   std::vector<int32_t> least(choice.size() + 1, kNever);
   least.back() = 0;
   for (std::size_t at = choice.size(); at-- > 0;) {
-    index_.ForBeginningsOf(choice.substr(at), [&](TokenId token, std::size_t size) {
+    index_->ForBeginningsOf(choice.substr(at), [&](TokenId token, std::size_t size) {
       const int32_t rest = least[at + size];
       if (rest != kNever && !IsEnd(token)) least[at] = std::min(least[at], rest + 1);
     });
@@ -91,7 +93,7 @@ void ChoiceSet::Next(const AnswerSoFar& answer, int64_t tokens_left,
       continue;
     }
     const std::string_view rest = std::string_view(texts_[choice]).substr(answer.text.size());
-    index_.ForBeginningsOf(rest, [&](TokenId token, std::size_t size) {
+    index_->ForBeginningsOf(rest, [&](TokenId token, std::size_t size) {
       const int32_t after = least[answer.text.size() + size];
       if (after != kNever && after < tokens_left && !IsEnd(token)) next.push_back(token);
     });

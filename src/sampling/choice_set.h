@@ -60,7 +60,7 @@ class ChoiceSet {
   bool Leads(std::size_t choice, const AnswerSoFar& answer) const;
 
   std::vector<std::string> texts_;
-  const TokenIndex& index_;
+  const TokenIndex* index_ = nullptr;  // where some choice may come in any tokens
   std::vector<TokenId> ends_;
   std::vector<Way> ways_;  // [choice]
 };

@@ -22,7 +22,6 @@ constexpr double kLeastSeconds = 60.0;
 // Share of the time, or of the bytes, that a change has to leave at most to be worth a word.
 constexpr double kWorthwhileFrac = 0.9;
 constexpr double kManyReadsFrac = 0.75;
-constexpr std::string_view kWeightBits = "--weight-bits";
 
 // Something that could be otherwise.
 struct Change {
@@ -90,7 +89,7 @@ std::optional<Plan> PlanWith(const Change& change, const Setting& setting, const
 std::optional<Change> WeightBits(const Setting& setting, int bits) {
   const ModelShape& shape = setting.model.shape;
   if (!setting.model.store.empty() || shape.weight_bits <= bits) return std::nullopt;
-  Change change = {fmt::format("{} {} (other answers)", kWeightBits, bits), setting.config,
+  Change change = {fmt::format("--weight-bits {} (other answers)", bits), setting.config,
                    setting.machine, shape, false};
   change.config.weight_bits = change.shape.weight_bits = bits;
   DropPublishedCodes(change.shape);
@@ -118,7 +117,7 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
     rates.link_bytes_per_s[Link::kDiskWrite] *= 2.0;
     rates.store_bytes_per_s *= 2.0;
   }
-  // Those that change answers, the mildest first.
+  // Changes of the answers, the mildest first.
   if (auto eight = WeightBits(setting, 8)) changes.push_back(std::move(*eight));
   if (!as_is.config.kv_bits && !as_is.config.kv_dtype) {
     Change& change = changes.emplace_back(as_is);
@@ -139,7 +138,7 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
 
 // The change that saves most, of those that keep the answers or of the others.
 struct BestChange {
-  std::string name;  // empty: none is worth a word
+  std::string name;  // empty: none saves anything
   double seconds = 0.0;
 
   // Whether it saves enough beside a run, or another change, of so many seconds.

@@ -1,13 +1,12 @@
 #include "src/verbs/merged_report.h"
 
 #include <array>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "spillway/report.h"
 #include "src/base/json_text.h"
 #include "src/base/part_number.h"
+#include "src/report/report_figures.h"
 
 namespace spillway {
 namespace {
@@ -58,14 +57,6 @@ Json Throughput(const ShardSums& sums) {
   return {{"generated_tokens_per_s", rate}};
 }
 
-Json ScoreJson(const ScoreTotals& scores) {
-  const auto perplexity = ScoreSummary{scores.num_tokens, scores.logprob_sum}.perplexity();
-  const bool finite = perplexity && std::isfinite(*perplexity);
-  return {{"num_tokens", scores.num_tokens},
-          {"logprob_sum", scores.logprob_sum},
-          {"perplexity", finite ? Json(*perplexity) : Json(nullptr)}};
-}
-
 }  // namespace
 
 void MergedTotals::Add(const EarlierLine& line) {
@@ -93,7 +84,8 @@ std::string MergedReport(const MergedTotals& totals, int64_t num_shards,
                  {"time_s", sums.times},
                  {"throughput", Throughput(sums)},
                  {"fingerprint", fingerprint}};
-  if (scored) report["score"] = ScoreJson(totals.scores);
+  if (scored)
+    report["score"] = ScoreTotalsJson({totals.scores.num_tokens, totals.scores.logprob_sum});
   return JsonFileText(report);
 }
 

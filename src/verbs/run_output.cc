@@ -8,7 +8,6 @@
 #include "src/base/terminal.h"
 
 namespace spillway {
-
 namespace {
 
 // Whether the report is of a run that ended with so many answers, those of before among them.
@@ -34,7 +33,6 @@ bool CountsAnswers(const std::filesystem::path& path, const ResumedSummary& answ
 RunOutput::RunOutput(const Config& config, const std::filesystem::path& input,
                      const std::filesystem::path& output)
     : terminal_(TerminalOf(config)),
-      report_path_(config.report),
       report_(ReportKind::kReport, "--report", config.report, {input, output, config.trace}),
       trace_file_(ReportKind::kTrace, "--trace", config.trace, {input, output, config.report}),
       line_(ProgressStreamOf(config)) {}
@@ -54,7 +52,7 @@ void RunOutput::WriteFiles(const Plan& plan, const Trace& trace, const RunSummar
 }
 
 bool RunOutput::WriteFilesOfNothing(const Plan& plan, const RunSummary& summary) {
-  const bool stays = report_.IsThere() && CountsAnswers(report_path_, *summary.resumed);
+  const bool stays = report_.IsThere() && CountsAnswers(report_.path(), *summary.resumed);
   const bool told = stays || !report_.asked_for();
   if (!told) WriteReport(plan, {}, summary);
   const bool keeps_trace = told && trace_file_.IsThere();

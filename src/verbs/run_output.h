@@ -43,7 +43,6 @@ class RunOutput {
 
  private:
   std::FILE* terminal_;
-  std::filesystem::path report_path_;
   ReportFile report_;
   ReportFile trace_file_;
   ProgressLine line_;
