@@ -83,13 +83,10 @@ class Block {
   std::exception_ptr thrown_;
 };
 
-Block& TheBlock() {
-  static Block block;
-  return block;
-}
+Block the_block;  // whose threads run
 
 void Block::Enter() {
-  Block& block = TheBlock();
+  Block& block = the_block;
   for (;;) {
     try {
       (*block.kernel_)();
@@ -196,19 +193,19 @@ void RunGrid(const Index3& grid, unsigned threads, const std::function<void()>& 
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   for (unsigned y = 0; y < grid.y; ++y) {
-    for (unsigned x = 0; x < grid.x; ++x) TheBlock().Run({x, y, 0}, grid, threads, kernel);
+    for (unsigned x = 0; x < grid.x; ++x) the_block.Run({x, y, 0}, grid, threads, kernel);
   }
 }
 
-const Index3& ThreadIndex() { return TheBlock().current().index; }
-const Index3& BlockIndex() { return TheBlock().block(); }
-const Index3& GridSize() { return TheBlock().grid(); }
+const Index3& ThreadIndex() { return the_block.current().index; }
+const Index3& BlockIndex() { return the_block.block(); }
+const Index3& GridSize() { return the_block.grid(); }
 unsigned Lane() { return ThreadIndex().x % kWarp; }
 
-void WaitForBlock() { TheBlock().Wait(State::kAtBlock); }
+void WaitForBlock() { the_block.Wait(State::kAtBlock); }
 
 const LaneData* Exchange(const LaneData& own) {
-  Block& block = TheBlock();
+  Block& block = the_block;
   auto& shown = block.warp().shown[block.current().num_exchanges++ % 2];
   shown[Lane()] = own;
   block.Wait(State::kAtWarp);
@@ -217,17 +214,17 @@ const LaneData* Exchange(const LaneData& own) {
 
 void CopyLater(void* to, const void* from, int bytes) {
   const auto* begin = static_cast<const std::byte*>(from);
-  TheBlock().current().begun.push_back({to, {begin, begin + bytes}});
+  the_block.current().begun.push_back({to, {begin, begin + bytes}});
 }
 
 void CommitCopies() {
-  Fiber& fiber = TheBlock().current();
+  Fiber& fiber = the_block.current();
   fiber.committed.push_back(std::move(fiber.begun));
   fiber.begun.clear();
 }
 
 void WaitForCopies(int pending) {
-  auto& committed = TheBlock().current().committed;
+  auto& committed = the_block.current().committed;
   while (committed.size() > static_cast<std::size_t>(pending)) {
     Land(committed.front());
     committed.pop_front();

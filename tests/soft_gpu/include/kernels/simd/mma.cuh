@@ -65,18 +65,20 @@ void MultiplyAdd(float (&c)[4], const Fragment4& a, uint32_t b0, uint32_t b1) {
     own[i] = __float_as_uint(Widen(value));
   }
   const auto* shown = soft_gpu::Exchange(own);
+  // Lane 4 r + k has of A the rows r and r + 8 and of B the column r, each at columns or rows 2 k,
+  // 2 k + 1 and these + 8. The four sums are independent, each in the order of k.
   const std::size_t lane = soft_gpu::Lane();
-  for (std::size_t i = 0; i < 4; ++i) {
-    const std::size_t row = lane / 4 + i / 2 * 8;
-    const std::size_t col = 2 * (lane % 4) + i % 2;
-    float sum = c[i];
-    for (std::size_t k = 0; k < 16; ++k) {
-      const std::size_t of_a = 2 * (row / 8 + k / 8 * 2) + k % 2;
-      const std::size_t of_b = 8 + k / 8 * 2 + k % 2;
-      sum += __uint_as_float(shown[row % 8 * 4 + k % 8 / 2][of_a]) *
-             __uint_as_float(shown[col * 4 + k % 8 / 2][of_b]);
-    }
-    c[i] = sum;
+  const soft_gpu::LaneData* of_row = shown + lane / 4 * 4;
+  const soft_gpu::LaneData* of_cols = shown + lane % 4 * 8;
+  for (std::size_t k = 0; k < 16; ++k) {
+    const std::size_t from = k % 8 / 2;
+    const std::size_t in_a = k / 8 * 4 + k % 2;
+    const std::size_t in_b = 8 + k / 8 * 2 + k % 2;
+    const float rows[2] = {__uint_as_float(of_row[from][in_a]),
+                           __uint_as_float(of_row[from][in_a + 2])};
+    const float cols[2] = {__uint_as_float(of_cols[from][in_b]),
+                           __uint_as_float(of_cols[4 + from][in_b])};
+    for (std::size_t i = 0; i < 4; ++i) c[i] += rows[i / 2] * cols[i % 2];
   }
 }
 
