@@ -84,6 +84,18 @@ struct KvPolicy {
   bool evicts() const { return kind != KvPolicyKind::kFull; }
 };
 
+// What contradicts itself in a budget of tokens; shares are cut to what a row has.
+enum class KvBudgetFault {
+  kNone,
+  kHeavyInWindow,
+  kHeavyTakesAll,
+  kRecentIsMore,
+  kSinksTakeAll,
+};
+
+// Fault of a budget of a policy of that kind and so many sinks.
+KvBudgetFault FaultOf(const KvBudget& budget, const KvPolicy& policy);
+
 // Numbers of tokens of each kind that a row keeps in one layer.
 struct KvKeep {
   int64_t sinks = 0;

@@ -21,6 +21,20 @@ int64_t TokenAmount::Of(int64_t row_tokens) const {
   return static_cast<int64_t>(std::ceil(frac * static_cast<double>(row_tokens) - 1e-9));
 }
 
+KvBudgetFault FaultOf(const KvBudget& budget, const KvPolicy& policy) {
+  const bool window = policy.kind == KvPolicyKind::kWindow;
+  if (window && budget.heavy) return KvBudgetFault::kHeavyInWindow;
+  if ((budget.heavy && budget.recent) || budget.kept.frac != 0.0) return KvBudgetFault::kNone;
+  const auto counted = [](const std::optional<TokenAmount>& part) {
+    return part && part->frac == 0.0 ? part->tokens : 0;
+  };
+  const int64_t kept = budget.kept.tokens;
+  if (counted(budget.heavy) >= kept) return KvBudgetFault::kHeavyTakesAll;
+  if (counted(budget.recent) > kept) return KvBudgetFault::kRecentIsMore;
+  if (!budget.recent && policy.num_sinks >= kept) return KvBudgetFault::kSinksTakeAll;
+  return KvBudgetFault::kNone;
+}
+
 namespace {
 
 const KvBudget& BudgetOf(const KvPolicy& policy, const KvHeadAt& at) {

@@ -51,6 +51,13 @@ constexpr std::size_t Index(std::size_t kind, Tier tier) {
   return kind * 3 + static_cast<std::size_t>(tier);
 }
 
+// Share that a solver's rounding left beside 0 or 1.
+double WholeWhereNearly(double share) {
+  constexpr double kRounding = 1e-9;
+  if (share < kRounding) return 0.0;
+  return share > 1.0 - kRounding ? 1.0 : share;
+}
+
 PerTier<double>& ClassOf(Placement& placement, std::size_t kind) {
   return kind == 0 ? placement.weights : kind == 1 ? placement.kv : placement.activations;
 }
@@ -436,7 +443,7 @@ PlacementAnswer PlacementLp::AnswerOf(const LpSolution& solution) const {
   PlacementAnswer answer;
   for (std::size_t kind = 0; kind < kNumClasses; ++kind) {
     for (const Tier tier : kAllTiers) {
-      ClassOf(answer.placement, kind)[tier] = std::clamp(solution.x[Index(kind, tier)], 0.0, 1.0);
+      ClassOf(answer.placement, kind)[tier] = WholeWhereNearly(solution.x[Index(kind, tier)]);
     }
   }
   answer.block_s = solution.x[kNumShares] + decode_passes_ * solution.x[kNumShares + 1];

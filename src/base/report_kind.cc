@@ -1,5 +1,7 @@
 #include "src/base/report_kind.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -56,6 +58,12 @@ std::optional<ReportKind> KindOf(const nlohmann::json& document) {
   const auto* found =
       std::ranges::find_if(kOwnKeys, [&](const OwnKey& own) { return document.contains(own.key); });
   return found == kOwnKeys.end() ? std::nullopt : std::optional(found->kind);
+}
+
+void ExpectKind(const JsonNode& root, ReportKind wanted, std::string_view remedy) {
+  const std::optional<ReportKind> kind = KindOf(root.value());
+  if (!kind || *kind == wanted) return;
+  root.Refuse(fmt::format("is a {}, not a {}", NameOf(*kind), NameOf(wanted)), remedy);
 }
 
 }  // namespace spillway

@@ -2,9 +2,11 @@
 // functions; any thread.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+
+#include "src/base/json_node.h"
 
 namespace spillway {
 
@@ -16,5 +18,9 @@ std::string_view NameOf(ReportKind kind);
 // Takes policies and machines that somebody wrote by hand too; nullopt: none of ours. Traces, which
 // are large, are told by how they begin.
 std::optional<ReportKind> KindOf(const nlohmann::json& document);
+
+// Refuses a document of another kind than the wanted one; takes what is of none.
+// Throws: Error as JsonNode::Refuse.
+void ExpectKind(const JsonNode& root, ReportKind wanted, std::string_view remedy);
 
 }  // namespace spillway

@@ -122,22 +122,25 @@ void CheckKvFlags(const Config& config, KvPolicyKind kind) {
          "--kv-heavy and --kv-recent say it all; leave one of the three out");
 }
 
-void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
-  const auto refuse = [](std::string_view reason) {
-    throw Error(ErrorCode::kFlag, fmt::format("--kv-budget: {}", reason));
-  };
-  if (kv.kind == KvPolicyKind::kWindow && budget.heavy) refuse("a window keeps no heavy hitters");
-  if (budget.heavy && budget.recent) return;
-  if (budget.kept.frac != 0.0) return;
-  const auto counted = [](const std::optional<TokenAmount>& part) {
-    return part && part->frac == 0.0 ? part->tokens : 0;
-  };
-  if (counted(budget.heavy) >= budget.kept.tokens)
-    refuse("leaves no recent token beside --kv-heavy");
-  if (counted(budget.recent) > budget.kept.tokens) refuse("is less than --kv-recent");
-  if (!budget.recent && kv.num_sinks >= budget.kept.tokens) {
-    throw Error(ErrorCode::kFlag, "--kv-sinks: --kv-budget must leave room for a recent token");
+std::string_view ReasonOf(KvBudgetFault fault) {
+  switch (fault) {
+    case KvBudgetFault::kNone:
+      break;
+    case KvBudgetFault::kHeavyInWindow:
+      return "--kv-budget: a window keeps no heavy hitters";
+    case KvBudgetFault::kHeavyTakesAll:
+      return "--kv-budget: leaves no recent token beside --kv-heavy";
+    case KvBudgetFault::kRecentIsMore:
+      return "--kv-budget: is less than --kv-recent";
+    case KvBudgetFault::kSinksTakeAll:
+      return "--kv-sinks: --kv-budget must leave room for a recent token";
   }
+  return "";
+}
+
+void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
+  const KvBudgetFault fault = FaultOf(budget, kv);
+  if (fault != KvBudgetFault::kNone) throw Error(ErrorCode::kFlag, std::string(ReasonOf(fault)));
 }
 
 // Amounts in tokens that contradict each other; shares are cut to what a row has.

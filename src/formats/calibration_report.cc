@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/json_node.h"
+#include "src/base/report_kind.h"
 #include "src/formats/kv_policy_json.h"
 
 namespace spillway {
@@ -30,6 +31,7 @@ std::vector<CalibratedKv> ReadCalibration(const std::filesystem::path& file) {
                              "give what calibrate --report wrote with budgets per KV head"};
   const nlohmann::json document = ReadJsonFile(file, origin);
   const JsonNode root(document, origin);
+  ExpectKind(root, ReportKind::kReport, origin.remedy);
   const JsonNode tried = root.Member("calibration").Member("tried");
   std::vector<CalibratedKv> settings;
   for (const JsonNode& setting : tried.Items()) settings.push_back(ReadSetting(setting));

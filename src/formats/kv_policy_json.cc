@@ -54,7 +54,23 @@ TokenAmount ReadAmount(const JsonNode& node, int64_t least) {
   return {share, 0};
 }
 
-KvBudget ReadBudget(const JsonNode& node) {
+void RefuseFault(const JsonNode& node, KvBudgetFault fault) {
+  switch (fault) {
+    case KvBudgetFault::kNone:
+      return;
+    case KvBudgetFault::kHeavyInWindow:
+      node.Refuse("has heavy, and a window keeps no heavy hitters");
+    case KvBudgetFault::kHeavyTakesAll:
+      node.Refuse("has a heavy that leaves no recent token in kept");
+    case KvBudgetFault::kRecentIsMore:
+      node.Refuse("has a recent of more than kept");
+    case KvBudgetFault::kSinksTakeAll:
+      node.Refuse("leaves no recent token beside num_sinks");
+  }
+}
+
+// A budget of such a policy.
+KvBudget ReadBudget(const JsonNode& node, const KvPolicy& kv) {
   node.ExpectKeys({"kept", "heavy", "recent"});
   KvBudget budget;
   if (const auto heavy = node.Find("heavy")) budget.heavy = ReadAmount(*heavy, 0);
@@ -62,6 +78,7 @@ KvBudget ReadBudget(const JsonNode& node) {
   const bool set_apart = budget.heavy && budget.recent;
   if (set_apart && node.Find("kept")) node.Refuse("has kept beside heavy and recent; give two");
   if (!set_apart) budget.kept = ReadAmount(node.Member("kept"), 1);
+  RefuseFault(node, FaultOf(budget, kv));
   return budget;
 }
 
@@ -83,18 +100,18 @@ JsonItems LayersOf(const JsonNode& node, std::string_view what) {
 }
 
 // A share as a number, or a budget.
-KvBudget ReadHeadBudget(const JsonNode& node) {
-  if (!node.value().is_number()) return ReadBudget(node);
+KvBudget ReadHeadBudget(const JsonNode& node, const KvPolicy& kv) {
+  if (!node.value().is_number()) return ReadBudget(node, kv);
   const double share = node.Number(0.0, 1.0);
   if (share == 0.0) node.Refuse("is 0, must be more");
   return {{share, 0}, {}, {}};
 }
 
-std::vector<std::vector<KvBudget>> ReadHeadBudgets(const JsonNode& node) {
+std::vector<std::vector<KvBudget>> ReadHeadBudgets(const JsonNode& node, const KvPolicy& kv) {
   std::vector<std::vector<KvBudget>> budgets;
   for (const JsonNode& layer : LayersOf(node, "a list of budgets")) {
     std::vector<KvBudget>& heads = budgets.emplace_back();
-    for (const JsonNode& head : layer.Items()) heads.push_back(ReadHeadBudget(head));
+    for (const JsonNode& head : layer.Items()) heads.push_back(ReadHeadBudget(head, kv));
     if (heads.empty() || heads.size() != budgets.front().size())
       layer.Refuse("must have a budget for each KV head, as many as the first layer");
   }
@@ -137,16 +154,16 @@ KvPolicy ReadKvPolicy(const JsonNode& node) {
   if (kv.evicts() && given != 1)
     node.Refuse("must have either budget, layer_budgets or head_budgets");
   if (of_heads && kv.kind != KvPolicyKind::kH2o) of_heads->Refuse("belongs to the h2o policy");
-  if (budget) kv.budget = ReadBudget(*budget);
-  if (of_layers) {
-    for (const JsonNode& item : LayersOf(*of_layers, "one budget"))
-      kv.layer_budgets.push_back(ReadBudget(item));
-  }
-  if (of_heads) kv.head_budgets = ReadHeadBudgets(*of_heads);
   if (const auto sinks = node.Find("num_sinks")) {
     if (kv.kind != KvPolicyKind::kWindow) sinks->Refuse("belongs to the window policy");
     kv.num_sinks = sinks->Integer({0, kMaxTokens});
   }
+  if (budget) kv.budget = ReadBudget(*budget, kv);
+  if (of_layers) {
+    for (const JsonNode& item : LayersOf(*of_layers, "one budget"))
+      kv.layer_budgets.push_back(ReadBudget(item, kv));
+  }
+  if (of_heads) kv.head_budgets = ReadHeadBudgets(*of_heads, kv);
   if (const auto rolling = node.Find("rolling")) {
     if (!kv.evicts()) rolling->Refuse("belongs to a policy that evicts");
     kv.rolls = rolling->Boolean();

@@ -8,6 +8,7 @@
 #include "spillway/rated_codes.h"
 #include "src/base/json_node.h"
 #include "src/base/json_text.h"
+#include "src/base/report_kind.h"
 #include "src/formats/tier_json.h"
 
 namespace spillway {
@@ -194,6 +195,7 @@ void ReadOrigin(const JsonNode& root, Machine& machine) {
 
 Machine MachineFrom(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
+  ExpectKind(root, ReportKind::kMachine, "give a file of profile --output");
   ExpectVersion(root, kMachineVersion);
   root.ExpectKeys({"version", "name", "device", "isa", "threads", "cap_bytes", "link_bytes_per_s",
                    "beside_compute", "disk_both_frac", "gpu", "cpu", "flexgen", "date", "disturbed",

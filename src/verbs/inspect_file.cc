@@ -214,6 +214,10 @@ bool IsOtherThanDocument(const Path& file) {
 std::string DescribeFile(const Path& file) {
   if (LooksLikeTrace(file)) return DescribeTrace(file);
   if (std::optional<std::string> text = DescribeRunFile(file)) return *std::move(text);
+  std::error_code ignored;
+  if (std::filesystem::is_empty(file, ignored))
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: is empty; there is nothing to tell", Printable(file.string())));
   if (IsOtherThanDocument(file)) RefuseKind(file);
   const json document = ReadJsonFile(file, {file.string(), ErrorCode::kInput});
   const std::optional<ReportKind> kind = KindOf(document);

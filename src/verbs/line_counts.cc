@@ -223,18 +223,22 @@ std::string AnswersText(const LineCounts& counts) {
   std::vector<std::string> reasons;
   for (const auto& [reason, num] : counts.finish_reasons)
     reasons.push_back(fmt::format("{} {}", reason, num));
-  const bool scores = counts.kind != LinesKind::kAnswers;
+  const bool scores = counts.kind == LinesKind::kScores;
+  const int64_t num_errors = counts.num_lines - counts.num_answers;
+  // Whose lines are errors only, or none yet, may be either's.
+  const bool untold = counts.num_answers == 0;
   std::string text =
-      InspectRow("output", fmt::format("{} lines: {} {}, {} errors", counts.num_lines,
-                                       counts.num_answers, scores ? "scores" : "completions",
-                                       counts.num_lines - counts.num_answers));
+      InspectRow("output", untold ? fmt::format("{} lines: {} errors", counts.num_lines, num_errors)
+                                  : fmt::format("{} lines: {} {}, {} errors", counts.num_lines,
+                                                counts.num_answers,
+                                                scores ? "scores" : "completions", num_errors));
   if (counts.num_empty > 0)
     text += InspectRow("empty", fmt::format("{} completions have no text", counts.num_empty));
   if (counts.prompt_tokens.sum > 0)
     text += InspectRow("prompts", LengthText(counts.prompt_tokens, "tokens"));
   if (counts.new_tokens.sum > 0)
     text += InspectRow(scores ? "scored" : "new", LengthText(counts.new_tokens, "tokens"));
-  if (scores)
+  if (scores && !untold)
     text += InspectRow("sum", fmt::format("{:.6g} of log-probabilities", counts.logprob_sum));
   if (!reasons.empty()) text += InspectRow("ended by", fmt::format("{}", fmt::join(reasons, ", ")));
   return text + ChoicesText(counts);

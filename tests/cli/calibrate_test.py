@@ -249,7 +249,7 @@ class Calibrate(harness.VerbTest):
         (self.folder / "bad.json").write_text('{"calibration": {"tried": []}}')
         for status, flags, part in (
             (3, ["--calibration", "r.json"], "calibrate this model"),  # of the bundled one
-            (3, ["--calibration", "kv.json"], '"calibration" is missing'),
+            (3, ["--calibration", "kv.json"], "is a policy, not a report"),
             (3, ["--calibration", "none.json"], "none.json"),
             (3, ["--calibration", "bad.json"], "is empty"),
             (2, ["--max-loss", "1%"], "--calibration"),

@@ -483,6 +483,18 @@ class Inspection(ResumeTest):
             self.assertIn(f"{row:<11} {sum(counts)} tokens, the longest {max(counts)}\n", text)
         self.assertIn("nothing is left to do", text)
 
+    def test_an_output_without_answers_yet_is_of_no_kind(self):
+        part = self.folder / "begun.jsonl.part"
+        part.touch()
+        self.assertEqual(self.inspect(part).splitlines()[0], "output      0 lines: 0 errors")
+        part.write_text('{"custom_id":"a","response":null,"error":{"code":"invalid_value","message":"m"}}\n')
+        self.assertEqual(self.inspect(part).splitlines()[0], "output      1 lines: 1 errors")
+        empty = self.folder / "empty.jsonl"
+        empty.touch()
+        refusal = harness.run(BINARY, ["inspect", empty])
+        self.assertEqual(refusal.status, 20)
+        self.assertIn(b"empty.jsonl: is empty", refusal.stderr)
+
     def test_an_interrupted_run_tells_the_command_that_goes_on(self):
         words = self.words(self.output, "--temperature", "0.5", "--stop", "it's $5", "--overwrite")
         run = self.interrupt_when(lambda: self.committed() >= 4, words, signal.SIGTERM)

@@ -217,6 +217,9 @@ TEST(MachineFile, OtherFaults) {
   file["version"] = 2;
   file["added_later"] = 1;
   EXPECT_THAT(Refusal(file.dump()), HasSubstr("$.version: is 2, this program reads 1"));
+  EXPECT_THAT(Refusal(R"({"version": 1, "throughput": {}})"),
+              HasSubstr("$: is a report, not a machine file; give a file of profile --output"));
+  EXPECT_THAT(Refusal(R"({"version": 1, "kv_bits": 8})"), HasSubstr("$: is a policy, not a"));
   file = good;
   file["device"] = "tpu";
   EXPECT_THAT(Refusal(file.dump()), HasSubstr("$.device: is \"tpu\", must be gpu or cpu"));

@@ -63,6 +63,10 @@ TEST(PolicyFile, ComesBackAsItWas) {
   policy.kv_bits = {8, 4};
   policy.kv.num_sinks = 4;
   policy.kv.budget = {};
+  policy.kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{0.0, 12}, {}, TokenAmount{0.0, 7}}};
+  ExpectSame(FromText(PolicyJson(policy, ModelShape())), policy);
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.num_sinks = 0;
   policy.kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{}, TokenAmount{0.0, 7}, TokenAmount{0.3, 0}}};
   ExpectSame(FromText(PolicyJson(policy, ModelShape())), policy);
 }
@@ -133,7 +137,9 @@ TEST(PolicyFile, RefusesFaultyBudgetsPerHead) {
 
 TEST(PolicyFile, RefusesFaultsWithTheirPath) {
   EXPECT_THAT(Fault("/colour", 1), HasSubstr("$.colour: unknown key"));
-  EXPECT_THAT(Fault("/throughput", json::object()), HasSubstr("is the report of a run; "));
+  EXPECT_THAT(Fault("/throughput", json::object()),
+              HasSubstr("$: is a report, not a policy; a policy has the keys"));
+  EXPECT_THAT(Fault("/cap_bytes", json::object()), HasSubstr("$: is a machine file, not a policy"));
   EXPECT_THAT(Fault("/version", 2), HasSubstr("$.version: is 2"));
   EXPECT_THAT(Fault("/weight_frac/gpu", 0.9), HasSubstr("$.weight_frac: the shares sum to 1.8"));
   EXPECT_THAT(Fault("/weight_frac/gpu", -0.1), HasSubstr("$.weight_frac.gpu"));
@@ -174,6 +180,27 @@ TEST(PolicyFile, RefusesFaultsOfTheKvPolicy) {
               HasSubstr("$.kv.budget.kept.frac"));
   EXPECT_THAT(Fault("/kv", {{"policy", "h2o"}, {"budget", {{"kept", {{"tokens", 0}}}}}}),
               HasSubstr("$.kv.budget.kept.tokens"));
+}
+
+TEST(PolicyFile, RefusesBudgetsThatKeepNoRecentToken) {
+  const auto fault = [](const char* policy, const json& budget) {
+    return Fault("/kv", {{"policy", policy}, {"budget", budget}});
+  };
+  const auto tokens = [](int count) { return json{{"tokens", count}}; };
+  EXPECT_EQ(fault("h2o", {{"kept", tokens(64)}, {"heavy", tokens(63)}}), "accepted");
+  EXPECT_THAT(fault("h2o", {{"kept", tokens(64)}, {"heavy", tokens(64)}}),
+              HasSubstr("$.kv.budget: has a heavy that leaves no recent token"));
+  EXPECT_EQ(fault("h2o", {{"kept", tokens(64)}, {"recent", tokens(64)}}), "accepted");
+  EXPECT_THAT(fault("h2o", {{"kept", tokens(64)}, {"recent", tokens(65)}}),
+              HasSubstr("$.kv.budget: has a recent of more than kept"));
+  EXPECT_THAT(fault("window", {{"kept", tokens(64)}, {"heavy", tokens(1)}}),
+              HasSubstr("$.kv.budget: has heavy"));
+  const auto sinks = [&](int count) {
+    const json budgets = json::array({{{"kept", tokens(64)}}, {{"kept", tokens(4)}}});
+    return Fault("/kv", {{"policy", "window"}, {"layer_budgets", budgets}, {"num_sinks", count}});
+  };
+  EXPECT_EQ(sinks(3), "accepted");
+  EXPECT_THAT(sinks(4), HasSubstr("$.kv.layer_budgets[1]: leaves no recent token"));
 }
 
 TEST(PolicyFile, SaysThatThereIsNone) { EXPECT_THROW(ReadPolicy("/nowhere/policy.json"), Error); }
