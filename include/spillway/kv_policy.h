@@ -93,7 +93,7 @@ enum class KvBudgetFault {
   kSinksTakeAll,
 };
 
-// Fault of a budget of a policy of that kind and so many sinks.
+// Fault of a budget of a policy of that kind and so many sinks. Requires: policy.evicts().
 KvBudgetFault FaultOf(const KvBudget& budget, const KvPolicy& policy);
 
 // Numbers of tokens of each kind that a row keeps in one layer.

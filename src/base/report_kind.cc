@@ -6,6 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json_node.h"
+
 namespace spillway {
 namespace {
 
@@ -17,6 +19,7 @@ struct OwnKey {
 
 constexpr std::array kOwnKeys = {
     OwnKey{"costs", ReportKind::kCosts},
+    OwnKey{"traceEvents", ReportKind::kTrace},
     OwnKey{"throughput", ReportKind::kReport},
     OwnKey{"calibration", ReportKind::kReport},
     OwnKey{"sweep", ReportKind::kReport},

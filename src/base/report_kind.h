@@ -2,13 +2,13 @@
 // functions; any thread.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string_view>
 
-#include "src/base/json_node.h"
-
 namespace spillway {
+
+class JsonNode;
 
 enum class ReportKind { kReport, kTrace, kPolicy, kMachine, kCosts };
 

@@ -122,35 +122,48 @@ void CheckKvFlags(const Config& config, KvPolicyKind kind) {
          "--kv-heavy and --kv-recent say it all; leave one of the three out");
 }
 
-std::string_view ReasonOf(KvBudgetFault fault) {
+// Where a part of a budget comes from: its flag, or the policy file's key.
+std::string SourceOf(bool by_flag, std::string_view flag, std::string_view key) {
+  return by_flag ? fmt::format("--{}", flag) : fmt::format("the policy file's {}", key);
+}
+
+// Refuses a budget that contradicts itself; `flag` is the one that says the whole, where one does.
+void CheckBudget(const KvBudget& budget, const Config& config, std::string_view flag) {
+  const KvBudgetFault fault = FaultOf(budget, config.kv);
+  if (fault == KvBudgetFault::kNone) return;
+  const bool by_flag = flag != "kv-budget" || config.kv_budget;
+  const std::string kept = SourceOf(by_flag, flag, "budget");
+  const auto refuse = [&](std::string_view what, const std::string& part) {
+    throw Error(ErrorCode::kFlag, fmt::format("{}: {} {}", kept, what, part));
+  };
   switch (fault) {
     case KvBudgetFault::kNone:
       break;
     case KvBudgetFault::kHeavyInWindow:
-      return "--kv-budget: a window keeps no heavy hitters";
+      throw Error(ErrorCode::kFlag,
+                  "--kv-policy window: keeps no heavy hitters, and the policy file's budget has "
+                  "some; give --kv-budget to replace it");
     case KvBudgetFault::kHeavyTakesAll:
-      return "--kv-budget: leaves no recent token beside --kv-heavy";
+      refuse("leaves no recent token beside",
+             SourceOf(config.kv_heavy.has_value(), "kv-heavy", "heavy"));
+      break;
     case KvBudgetFault::kRecentIsMore:
-      return "--kv-budget: is less than --kv-recent";
+      refuse("is less than", SourceOf(config.kv_recent.has_value(), "kv-recent", "recent"));
+      break;
     case KvBudgetFault::kSinksTakeAll:
-      return "--kv-sinks: --kv-budget must leave room for a recent token";
+      refuse("leaves no room for a recent token beside",
+             SourceOf(config.kv_sinks.has_value(), "kv-sinks", "num_sinks"));
+      break;
   }
-  return "";
 }
 
-void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
-  const KvBudgetFault fault = FaultOf(budget, kv);
-  if (fault != KvBudgetFault::kNone) throw Error(ErrorCode::kFlag, std::string(ReasonOf(fault)));
-}
-
-// Amounts in tokens that contradict each other; shares are cut to what a row has.
-void CheckKvWhole(const KvPolicy& kv) {
+void CheckKvWhole(const Config& config) {
+  const KvPolicy& kv = config.kv;
   if (!kv.evicts()) return;
-  if (kv.layer_budgets.empty() && kv.head_budgets.empty()) CheckBudget(kv.budget, kv);
-  for (const KvBudget& budget : kv.layer_budgets) CheckBudget(budget, kv);
-  for (const std::vector<KvBudget>& heads : kv.head_budgets) {
-    for (const KvBudget& budget : heads) CheckBudget(budget, kv);
-  }
+  const auto check = [&](const KvBudget& budget) { CheckBudget(budget, config, "kv-budget"); };
+  if (kv.layer_budgets.empty() && kv.head_budgets.empty()) check(kv.budget);
+  std::ranges::for_each(kv.layer_budgets, check);
+  for (const std::vector<KvBudget>& heads : kv.head_budgets) std::ranges::for_each(heads, check);
 }
 
 // A flag's budget is that of all layers; the file's are set aside then.
@@ -253,7 +266,7 @@ void ResolveKv(Config& config) {
   } else if (!from_file.evicts()) {
     config.kv.budget = {kDefaultKvBudget, {}, {}};
   }
-  CheckKvWhole(config.kv);
+  CheckKvWhole(config);
   CheckKvBits(config);
 }
 
@@ -279,7 +292,8 @@ void CheckCalibration(const Config& config, const Stated& stated) {
 }
 
 void CheckKvBudgets(const Config& config) {
-  for (const TokenAmount& budget : config.kv_budgets) CheckBudget({budget, {}, {}}, config.kv);
+  for (const TokenAmount& budget : config.kv_budgets)
+    CheckBudget({budget, {}, {}}, config, "kv-budgets");
 }
 
 }  // namespace spillway

@@ -58,11 +58,12 @@ std::optional<int64_t> FindInteger(const JsonNode& root, const char* key, int64_
 
 GivenPolicy PolicyFrom(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
-  ExpectKind(
-      root, ReportKind::kPolicy,
-      KindOf(document) == ReportKind::kReport
-          ? "a policy has the keys of a report's \"policy\" at the top, beside \"version\": 1"
-          : "give a file of search --output or calibrate --output");
+  const std::string of_report = fmt::format(
+      "a policy has the keys of its \"policy\" at the top, beside \"version\": {}", kPolicyVersion);
+  ExpectKind(root, ReportKind::kPolicy,
+             document.is_object() && document.contains("policy")
+                 ? std::string_view(of_report)
+                 : "give a file of search --output or calibrate --output");
   ExpectVersion(root, kPolicyVersion);
   root.ExpectKeys({"version", "weight_frac", "kv_frac", "activation_frac", "gpu_batch_size",
                    "num_gpu_batches", "cpu_attention", "prefill_chunk", "kv_dtype", "weight_bits",

@@ -117,14 +117,16 @@ std::string NextOfInput(const Path& file, const LineCounts& counts) {
 
 std::optional<std::string> DescribeRunFile(const Path& file) {
   const std::string head = ReadHead(file);
-  if (!head.empty() && IsJournal(head))
+  if (head.empty() ? file.extension() == ".journal" : IsJournal(head))
     return DescribeManifest(file) + DescribeUnfinished(OutputOf(file));
   if (!head.empty() && IsAhead(head)) {
     return InspectRow("ahead", "answers that wait for those of earlier lines") +
            DescribeUnfinished(OutputOf(file));
   }
   const LineCounts counts = CountLines(file, kMaxLineBytes);
-  if (counts.kind == LinesKind::kOther && file.extension() != ".part") return std::nullopt;
+  const bool no_lines_yet = counts.num_lines == 0 && IsNamedAsLines(file);
+  if (counts.kind == LinesKind::kOther && !no_lines_yet && file.extension() != ".part")
+    return std::nullopt;
   if (counts.kind == LinesKind::kTokenCounts) return counts.Text();
   if (counts.kind != LinesKind::kRequests) return counts.Text() + NextOfOutput(file, counts);
   return counts.Text() + NextOfInput(file, counts);

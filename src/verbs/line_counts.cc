@@ -225,8 +225,8 @@ std::string AnswersText(const LineCounts& counts) {
     reasons.push_back(fmt::format("{} {}", reason, num));
   const bool scores = counts.kind == LinesKind::kScores;
   const int64_t num_errors = counts.num_lines - counts.num_answers;
-  // Whose lines are errors only, or none yet, may be either's.
-  const bool untold = counts.num_answers == 0;
+  // Errors alone may be of scores or of token counts, and no line of anything.
+  const bool untold = counts.kind == LinesKind::kOther || counts.kind == LinesKind::kErrors;
   std::string text =
       InspectRow("output", untold ? fmt::format("{} lines: {} errors", counts.num_lines, num_errors)
                                   : fmt::format("{} lines: {} {}, {} errors", counts.num_lines,
@@ -244,13 +244,12 @@ std::string AnswersText(const LineCounts& counts) {
   return text + ChoicesText(counts);
 }
 
-// Tells by the name whether a file is meant as lines of JSON, compressed or not.
+}  // namespace
+
 bool IsNamedAsLines(const std::filesystem::path& file) {
   const std::string extension = UnpackedExtension(file);
   return extension == ".jsonl" || extension == ".ndjson";
 }
-
-}  // namespace
 
 void LengthCount::Add(int64_t length) {
   sum += length;

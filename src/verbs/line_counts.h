@@ -56,6 +56,9 @@ struct LineCounts {
   std::string Text() const;
 };
 
+// Whether a name is one of lines of JSON, compressed or not.
+bool IsNamedAsLines(const std::filesystem::path& file);
+
 // Reads `file` once, decompressed. Of a file of plain lines (input_form.h) each is a prompt; of
 // others the first line decides of the kind, and a name that ends in ".jsonl" is of requests where
 // that line is of none. Throws: Error kIo, kInput.

@@ -487,13 +487,15 @@ class Inspection(ResumeTest):
         part = self.folder / "begun.jsonl.part"
         part.touch()
         self.assertEqual(self.inspect(part).splitlines()[0], "output      0 lines: 0 errors")
-        part.write_text('{"custom_id":"a","response":null,"error":{"code":"invalid_value","message":"m"}}\n')
+        part.with_suffix("").touch()
+        part.write_text('{"custom_id":"a","error":{"code":"invalid_value","message":"m"}}\n')
         self.assertEqual(self.inspect(part).splitlines()[0], "output      1 lines: 1 errors")
-        empty = self.folder / "empty.jsonl"
+        self.assertIn("beside it   a run that has not ended", self.inspect(part.with_suffix("")))
+        empty = self.folder / "empty.json"
         empty.touch()
         refusal = harness.run(BINARY, ["inspect", empty])
         self.assertEqual(refusal.status, 20)
-        self.assertIn(b"empty.jsonl: is empty", refusal.stderr)
+        self.assertIn(b"empty.json: is empty", refusal.stderr)
 
     def test_an_interrupted_run_tells_the_command_that_goes_on(self):
         words = self.words(self.output, "--temperature", "0.5", "--stop", "it's $5", "--overwrite")

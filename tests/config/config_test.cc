@@ -241,7 +241,7 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--kv-policy", "h2o", "--kv-sinks", "4"}, "--kv-policy window"},
     {{"generate", "a", "--kv-policy", "window", "--kv-heavy", "4"}, "no heavy hitters"},
     {{"generate", "a", "--kv-policy", "window", "--kv-budget", "4", "--kv-sinks", "4"},
-     "leave room"},
+     "--kv-budget: leaves no room for a recent token beside --kv-sinks"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-recent", "0"}, "--kv-recent"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "101%"}, "--kv-budget 101%"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "6", "--kv-heavy", "50"},
@@ -289,12 +289,17 @@ TEST(ConfigTest, KvFlagsReplaceWhatTheFileSaysAmountByAmount) {
   EXPECT_EQ(KeepOf(same, 0, 100), (KvKeep{0, 5, 5}));
   const KvPolicy window = ParseGenerate({"--policy", h2o.c_str(), "--kv-policy", "window"}).kv;
   EXPECT_EQ(KeepOf(window, 0, 100), (KvKeep{0, 0, 10}));
+  EXPECT_THAT(RefusalOf({"generate", "a", "--policy", h2o.c_str(), "--kv-heavy", "10"}),
+              HasSubstr("the policy file's budget: leaves no recent token beside --kv-heavy"));
+  EXPECT_THAT(RefusalOf({"generate", "a", "--policy", h2o.c_str(), "--kv-recent", "11"}),
+              HasSubstr("the policy file's budget: is less than --kv-recent"));
   const std::string sinks =
       WriteKvFile(R"({"policy":"window","budget":{"kept":{"tokens":10}},"num_sinks":4})");
   const KvPolicy fewer = ParseGenerate({"--policy", sinks.c_str(), "--kv-budget", "8"}).kv;
   EXPECT_EQ(KeepOf(fewer, 0, 100), (KvKeep{4, 0, 4}));
   EXPECT_THAT(RefusalOf({"generate", "a", "--policy", sinks.c_str(), "--kv-budget", "3"}),
-              HasSubstr("--kv-sinks"));
+              HasSubstr("--kv-budget: leaves no room for a recent token beside the policy file's "
+                        "num_sinks"));
   const std::string layers = WriteKvFile(
       R"({"policy":"h2o","layer_budgets":[{"kept":{"tokens":8}},{"kept":{"tokens":9}}]})");
   EXPECT_THAT(RefusalOf({"generate", "a", "--policy", layers.c_str(), "--kv-heavy", "3"}),

@@ -101,18 +101,23 @@ TEST(PolicyFile, StatesWhatItStates) {
   EXPECT_FALSE(given.placement || given.gpu_batch_size || given.cpu_attention || given.kv_dtype);
 }
 
-// Returns what is wrong with a file after one change.
-std::string Fault(const std::string& pointer, const json& value) {
-  json document = json::parse(PolicyJson(FullPolicy(), ModelShape()));
-  document[json::json_pointer(pointer)] = value;
+// Returns what is wrong with a file of that text.
+std::string Refusal(const std::string& text) {
   try {
-    FromText(document.dump());
+    FromText(text);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kPolicy);
     EXPECT_EQ(ExitStatus(error.code()), 3);
     return error.what();
   }
   return "accepted";
+}
+
+// The same with one change to a good one.
+std::string Fault(const std::string& pointer, const json& value) {
+  json document = json::parse(PolicyJson(FullPolicy(), ModelShape()));
+  document[json::json_pointer(pointer)] = value;
+  return Refusal(document.dump());
 }
 
 TEST(PolicyFile, RefusesFaultyBudgetsPerHead) {
@@ -138,8 +143,12 @@ TEST(PolicyFile, RefusesFaultyBudgetsPerHead) {
 TEST(PolicyFile, RefusesFaultsWithTheirPath) {
   EXPECT_THAT(Fault("/colour", 1), HasSubstr("$.colour: unknown key"));
   EXPECT_THAT(Fault("/throughput", json::object()),
-              HasSubstr("$: is a report, not a policy; a policy has the keys"));
-  EXPECT_THAT(Fault("/cap_bytes", json::object()), HasSubstr("$: is a machine file, not a policy"));
+              HasSubstr("$: is a report, not a policy; give a file of search"));
+  EXPECT_THAT(Refusal(R"({"version":1,"throughput":{},"policy":{}})"),
+              HasSubstr("$: is a report, not a policy; a policy has the keys of its \"policy\""));
+  EXPECT_THAT(Refusal(R"({"version":1,"cap_bytes":{}})"),
+              HasSubstr("$: is a machine file, not a policy; give a file of search --output"));
+  EXPECT_THAT(Refusal(R"({"traceEvents":[]})"), HasSubstr("$: is a trace, not a policy"));
   EXPECT_THAT(Fault("/version", 2), HasSubstr("$.version: is 2"));
   EXPECT_THAT(Fault("/weight_frac/gpu", 0.9), HasSubstr("$.weight_frac: the shares sum to 1.8"));
   EXPECT_THAT(Fault("/weight_frac/gpu", -0.1), HasSubstr("$.weight_frac.gpu"));

@@ -11,7 +11,8 @@ struct alignas(4) __half2 {
   __half x, y;
 };
 
-// Exact: a product with 2^112 makes the exponent of a half, subnormal or not, a float's.
+// Exact, but a NaN that signals goes on to: a product with 2^112 makes the exponent of a half,
+// subnormal or not, a float's.
 inline float __half2float(__half value) {
   constexpr uint32_t kInfinity = 0x7F800000;
   const auto sign = static_cast<uint32_t>(value.bits & 0x8000U) << 16;

@@ -65,8 +65,8 @@ void MultiplyAdd(float (&c)[4], const Fragment4& a, uint32_t b0, uint32_t b1) {
     own[i] = __float_as_uint(Widen(value));
   }
   const auto* shown = soft_gpu::Exchange(own);
-  // Lane 4 r + k has of A the rows r and r + 8 and of B the column r, each at columns or rows 2 k,
-  // 2 k + 1 and these + 8. The four sums are independent, each in the order of k.
+  // Lane 4 r + t has of A the rows r and r + 8 and of B the column r, each at 2 t, 2 t + 1 and
+  // these + 8. The four sums are independent, each in the order of k.
   const std::size_t lane = soft_gpu::Lane();
   const soft_gpu::LaneData* of_row = shown + lane / 4 * 4;
   const soft_gpu::LaneData* of_cols = shown + lane % 4 * 8;
