@@ -86,15 +86,15 @@ void ChoiceSet::Next(const AnswerSoFar& answer, int64_t tokens_left,
   next.clear();
   for (std::size_t choice = 0; choice < texts_.size(); ++choice) {
     if (!Leads(choice, answer)) continue;
-    const auto& [own, least] = ways_[choice];
-    if (!own.empty()) {
+    const Way& way = ways_[choice];
+    if (const std::vector<TokenId>& own = way.tokens; !own.empty()) {
       const auto num_left = std::ssize(own) - std::ssize(answer.tokens);
       if (num_left > 0 && num_left <= tokens_left) next.push_back(own[answer.tokens.size()]);
       continue;
     }
     const std::string_view rest = std::string_view(texts_[choice]).substr(answer.text.size());
     index_->ForBeginningsOf(rest, [&](TokenId token, std::size_t size) {
-      const int32_t after = least[answer.text.size() + size];
+      const int32_t after = way.least[answer.text.size() + size];
       if (after != kNever && after < tokens_left && !IsEnd(token)) next.push_back(token);
     });
   }
