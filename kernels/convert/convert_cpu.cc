@@ -31,16 +31,6 @@ int64_t FindNonFinite(std::span<const std::byte> data, DType dtype) {
   return BestConvert().find_non_finite(data.data(), dtype, count);
 }
 
-float HalfToFloat(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000U) << 16;
-  const uint32_t magnitude = (bits & 0x7FFFU) << 13;
-  if (magnitude > 0x0F800000U) return std::bit_cast<float>(sign | magnitude | 0x7FC00000U);
-  if (magnitude == 0x0F800000U) return std::bit_cast<float>(sign | 0x7F800000U);
-  const float value =
-      std::bit_cast<float>(magnitude) * 0x1p112F;  // rebias; normalises denormals too
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-}
-
 uint16_t FloatToHalf(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7FFFFFFFU;

@@ -427,10 +427,8 @@ std::optional<PlacementAnswer> PlacementLp::Solve(const Limits& limits) const {
   const LpRow& disk = whole.rows[kMemoryRow + static_cast<std::size_t>(Tier::kDisk)];
   const double used =
       std::inner_product(by_share->x.begin(), by_share->x.end(), disk.coefficients.begin(), 0.0);
-  constexpr double kNothing = 1e-9;
-  if (by_share->x[Index(0, Tier::kDisk)] <= kNothing || used <= disk.limit) {
-    return AnswerOf(*by_share);
-  }
+  const double on_disk = WholeWhereNearly(by_share->x[Index(0, Tier::kDisk)]);
+  if (on_disk == 0.0 || used <= disk.limit) return AnswerOf(*by_share);
   const std::optional<LpSolution> with = spillway::Solve(whole);
   const LinearProgram none = Program(limits, Store::kNone);
   const std::optional<LpSolution> without = spillway::Solve(none);

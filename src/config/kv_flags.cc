@@ -129,16 +129,14 @@ std::string SourceOf(bool by_flag, std::string_view flag, std::string_view key) 
 
 // Refuses a budget that contradicts itself; `flag` is the one that says the whole, where one does.
 void CheckBudget(const KvBudget& budget, const Config& config, std::string_view flag) {
-  const KvBudgetFault fault = FaultOf(budget, config.kv);
-  if (fault == KvBudgetFault::kNone) return;
   const bool by_flag = flag != "kv-budget" || config.kv_budget;
   const std::string kept = SourceOf(by_flag, flag, "budget");
   const auto refuse = [&](std::string_view what, const std::string& part) {
     throw Error(ErrorCode::kFlag, fmt::format("{}: {} {}", kept, what, part));
   };
-  switch (fault) {
+  switch (FaultOf(budget, config.kv)) {
     case KvBudgetFault::kNone:
-      break;
+      return;
     case KvBudgetFault::kHeavyInWindow:
       throw Error(ErrorCode::kFlag,
                   "--kv-policy window: keeps no heavy hitters, and the policy file's budget has "

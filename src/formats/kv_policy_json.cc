@@ -69,7 +69,7 @@ void RefuseFault(const JsonNode& node, KvBudgetFault fault) {
   }
 }
 
-// A budget of such a policy.
+// A budget of such a policy, which evicts.
 KvBudget ReadBudget(const JsonNode& node, const KvPolicy& kv) {
   node.ExpectKeys({"kept", "heavy", "recent"});
   KvBudget budget;
@@ -78,7 +78,7 @@ KvBudget ReadBudget(const JsonNode& node, const KvPolicy& kv) {
   const bool set_apart = budget.heavy && budget.recent;
   if (set_apart && node.Find("kept")) node.Refuse("has kept beside heavy and recent; give two");
   if (!set_apart) budget.kept = ReadAmount(node.Member("kept"), 1);
-  if (kv.evicts()) RefuseFault(node, FaultOf(budget, kv));
+  RefuseFault(node, FaultOf(budget, kv));
   return budget;
 }
 

@@ -61,9 +61,8 @@ GivenPolicy PolicyFrom(const nlohmann::json& document, const JsonOrigin& origin)
   const std::string of_report = fmt::format(
       "a policy has the keys of its \"policy\" at the top, beside \"version\": {}", kPolicyVersion);
   ExpectKind(root, ReportKind::kPolicy,
-             document.is_object() && document.contains("policy")
-                 ? std::string_view(of_report)
-                 : "give a file of search --output or calibrate --output");
+             document.contains("policy") ? std::string_view(of_report)
+                                         : "give a file of search --output or calibrate --output");
   ExpectVersion(root, kPolicyVersion);
   root.ExpectKeys({"version", "weight_frac", "kv_frac", "activation_frac", "gpu_batch_size",
                    "num_gpu_batches", "cpu_attention", "prefill_chunk", "kv_dtype", "weight_bits",

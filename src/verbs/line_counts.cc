@@ -224,21 +224,20 @@ std::string AnswersText(const LineCounts& counts) {
   for (const auto& [reason, num] : counts.finish_reasons)
     reasons.push_back(fmt::format("{} {}", reason, num));
   const bool scores = counts.kind == LinesKind::kScores;
-  const int64_t num_errors = counts.num_lines - counts.num_answers;
   // Errors alone may be of scores or of token counts, and no line of anything.
   const bool untold = counts.kind == LinesKind::kOther || counts.kind == LinesKind::kErrors;
+  const std::string answers =
+      untold ? "" : fmt::format("{} {}, ", counts.num_answers, scores ? "scores" : "completions");
   std::string text =
-      InspectRow("output", untold ? fmt::format("{} lines: {} errors", counts.num_lines, num_errors)
-                                  : fmt::format("{} lines: {} {}, {} errors", counts.num_lines,
-                                                counts.num_answers,
-                                                scores ? "scores" : "completions", num_errors));
+      InspectRow("output", fmt::format("{} lines: {}{} errors", counts.num_lines, answers,
+                                       counts.num_lines - counts.num_answers));
   if (counts.num_empty > 0)
     text += InspectRow("empty", fmt::format("{} completions have no text", counts.num_empty));
   if (counts.prompt_tokens.sum > 0)
     text += InspectRow("prompts", LengthText(counts.prompt_tokens, "tokens"));
   if (counts.new_tokens.sum > 0)
     text += InspectRow(scores ? "scored" : "new", LengthText(counts.new_tokens, "tokens"));
-  if (scores && !untold)
+  if (scores)
     text += InspectRow("sum", fmt::format("{:.6g} of log-probabilities", counts.logprob_sum));
   if (!reasons.empty()) text += InspectRow("ended by", fmt::format("{}", fmt::join(reasons, ", ")));
   return text + ChoicesText(counts);

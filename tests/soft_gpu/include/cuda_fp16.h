@@ -11,15 +11,7 @@ struct alignas(4) __half2 {
   __half x, y;
 };
 
-// Exact, but a NaN that signals goes on to: a product with 2^112 makes the exponent of a half,
-// subnormal or not, a float's.
-inline float __half2float(__half value) {
-  constexpr uint32_t kInfinity = 0x7F800000;
-  const auto sign = static_cast<uint32_t>(value.bits & 0x8000U) << 16;
-  auto bits = __float_as_uint(__uint_as_float((value.bits & 0x7FFFU) << 13) * 0x1p112F);
-  if (bits >= __float_as_uint(0x1p16F)) bits |= kInfinity;
-  return __uint_as_float(sign | bits);
-}
+inline float __half2float(__half value) { return spillway::kernels::HalfToFloat(value.bits); }
 inline __half __float2half_rn(float value) { return {spillway::kernels::FloatToHalf(value)}; }
 inline __half2 __floats2half2_rn(float x, float y) {
   return {__float2half_rn(x), __float2half_rn(y)};
